@@ -1,0 +1,358 @@
+"""The configuration: one YAML file a suite, one a method, read into strict types.
+
+In: ``workflow/config/{suite}.yaml``, whose one top-level key is the suite's name, and ``methods/{method}.yaml`` there.
+Out: a :class:`Suite`, and for each stage a hash of exactly the values that its result depends on.
+"""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from sage import paths
+from sage.errors import UserError, nearest
+from sage.strict import Strict, read_yaml, validate
+
+Positive = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class Kl(Strict):
+    """The divergence that keeps the policy near its anchor; its weight is ``beta`` times ``scale``."""
+
+    estimator: Literal["k1_reward", "k2_loss", "k3_loss", "forward_kl", "fkl_sampled"]
+    beta: Rate
+    scale: Rate = 1.0
+    on_equal_rewards: bool = True  # whether groups whose rewards are all equal keep the divergence
+
+
+class Objective(Strict):
+    """What a method optimises."""
+
+    advantage: Literal["group_normalised", "group_centred", "leave_one_out", "beta_normalised"]
+    reducer: Literal["grpo", "bnpo", "dapo", "dr_grpo"]
+    clip: Annotated[list[Rate], Field(min_length=2, max_length=2)]  # lower and upper bound of the ratio's distance to 1
+    kl: Kl | None
+    guide: Literal["random", "token", "branch"] | None = None
+    entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
+    refills: Annotated[int, Field(ge=0)] = 0  # further generation batches that replace groups of equal rewards
+    overlong_buffer: Annotated[int, Field(ge=0)] = 0  # tokens before max_new_tokens over which the reward falls by 1
+
+    @model_validator(mode="after")
+    def _guide_needs_a_shaped_anchor(self) -> "Objective":
+        if self.guide and (not self.kl or self.kl.estimator in ("forward_kl", "fkl_sampled")):
+            raise ValueError("guide: a guide shapes the anchor of k1_reward, k2_loss or k3_loss; name one under kl")
+        return self
+
+
+class Method(Strict):
+    """One method of the study; ``objective: null`` is a model that is sampled without a training run."""
+
+    label: str
+    objective: Objective | None
+
+
+class Branch(Strict):
+    """Strength of the Branch guide: q = 1 + gamma max(H - tau, 0), H in nats."""
+
+    gamma: Annotated[float, Field(ge=0)]
+    tau: Annotated[float, Field(ge=0)]
+
+
+Bounds = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+class RandomGuide(Strict):
+    """Upper and lower bounds of the annealed share of tokens and standard deviation of the noise."""
+
+    epsilon: Bounds
+    sigma: Bounds
+
+
+class TokenGuide(Strict):
+    """Upper and lower bounds of the annealed mean shift and standard deviation, in units of the surprisal weight."""
+
+    alpha: Bounds
+    sigma: Bounds
+
+
+class Guides(Strict):
+    """Parameters of the guides at this suite's vocabulary; every q is clamped to [q_min, q_max].
+
+    The bounds of Random and Token anneal by a cosine in each of ``cycles``; the upper ones shrink by ``decay`` a cycle.
+    """
+
+    q_min: Share
+    q_max: Annotated[float, Field(ge=1)]
+    cycles: Positive
+    decay: Share
+    random: RandomGuide
+    token: TokenGuide
+    branch: Branch
+
+
+class Model(Strict):
+    """A Qwen2 model made from nothing; its vocabulary is the task's."""
+
+    hidden_size: Positive
+    intermediate_size: Positive
+    layers: Positive
+    heads: Positive
+    kv_heads: Positive
+    max_positions: Positive
+
+
+class Optimiser(Strict):
+    """AdamW with a linear warm-up over a share of the steps, then ``schedule``."""
+
+    lr: Rate
+    schedule: Literal["constant", "cosine"]
+    warmup: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    max_grad_norm: Rate
+    betas: Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class Sft(Strict):
+    """Supervised fine-tuning, which makes the base model; one for all seeds."""
+
+    dataset: Name
+    seed: int
+    steps: Positive
+    batch: Positive
+    optimiser: Optimiser
+    save_every: Positive
+    threads: Positive
+
+
+class Rl(Strict):
+    """Reinforcement learning; a step is one generation batch followed by ``updates`` optimiser steps."""
+
+    dataset: Name
+    steps: Positive
+    prompts: Positive
+    group: Annotated[int, Field(gt=1)]
+    updates: Positive
+    local_batch: Positive  # sequences over which the reducer `bnpo` averages
+    micro_batch_tokens: Positive
+    max_new_tokens: Positive
+    temperature: Rate
+    optimiser: Optimiser
+    save_every: Positive
+    keep_steps: list[int]
+    threads: Positive
+
+    @model_validator(mode="after")
+    def _updates_divide_the_batch(self) -> "Rl":
+        if self.prompts % self.updates:
+            raise ValueError(f"updates: {self.updates} must divide prompts ({self.prompts})")
+        if (self.prompts // self.updates * self.group) % self.local_batch:
+            raise ValueError(f"local_batch: {self.local_batch} must divide the sequences of an optimiser step")
+        bad = [step for step in self.keep_steps if not 0 < step < self.steps]
+        if bad:
+            raise ValueError(f"keep_steps: {bad[0]} is not between 1 and steps - 1 ({self.steps - 1})")
+        return self
+
+
+class Sample(Strict):
+    """Sampling for the evaluation: ``n`` completions a problem."""
+
+    n: Positive
+    temperature: Annotated[float, Field(ge=0)]
+    top_p: Share
+    max_new_tokens: Positive
+    batch: Positive
+    shards: Positive
+    workers: Positive
+    threads: Positive
+
+
+class Evaluate(Strict):
+    """Which k stand in the metric files; the whole curve, k = 1 ... n, stands beside them."""
+
+    ks: Annotated[list[Positive], Field(min_length=1)]
+
+
+class Versions(Strict):
+    """One number a stage, raised by hand when the stage's results change for the same configuration."""
+
+    data: Positive
+    sft: Positive
+    rl: Positive
+    sample: Positive
+    verify: Positive
+
+
+class SuiteFile(Strict):
+    """What stands under the suite's name in its file."""
+
+    title: str
+    note: str = ""
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    methods: Annotated[list[Name], Field(min_length=1)]
+    benchmarks: Annotated[list[Name], Field(min_length=1)]
+    datasets: dict[Name, dict[str, Any]]
+    data_seed: int
+    model: Model
+    sft: Sft
+    rl: Rl
+    guides: Guides
+    sample: Sample
+    evaluate: Evaluate
+    versions: Versions
+
+    @field_validator("seeds", "methods", "benchmarks")
+    @classmethod
+    def _no_repeats(cls, values: list[Any]) -> list[Any]:
+        twice = next((v for i, v in enumerate(values) if v in values[:i]), None)
+        if twice is not None:
+            raise ValueError(f"{twice!r} stands twice")
+        return values
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> "SuiteFile":
+        for key, name in [
+            ("sft.dataset", self.sft.dataset),
+            ("rl.dataset", self.rl.dataset),
+            *(("benchmarks", name) for name in self.benchmarks),
+        ]:
+            if name not in self.datasets:
+                raise ValueError(f"{key}: no data set '{name}' under datasets{nearest(name, list(self.datasets))}")
+        if max(self.evaluate.ks) > self.sample.n:
+            raise ValueError(f"evaluate.ks: {max(self.evaluate.ks)} is more than sample.n ({self.sample.n})")
+        return self
+
+
+class Suite:
+    """A suite with its methods and data sets checked; attributes of its file are attributes of the suite."""
+
+    def __init__(self, name: str, path: Path, content: SuiteFile) -> None:
+        self.name, self.path, self.content = name, path, content
+
+    def __getattr__(self, key: str) -> Any:
+        return getattr(self.content, key)
+
+    @cached_property
+    def loaded_methods(self) -> dict[str, Method]:
+        """The suite's methods by name, in the order of the file."""
+        return {name: load_method(name) for name in self.content.methods}
+
+    def method(self, name: str) -> Method:
+        """Return a method of the suite; :class:`UserError` where the suite does not run it."""
+        if name not in self.content.methods:
+            raise UserError(
+                f"{self.path}: {self.name}.methods: no method '{name}'{nearest(name, self.content.methods)}"
+            )
+        return self.loaded_methods[name]
+
+    def objective(self, name: str) -> Objective:
+        """Return what ``name`` optimises; :class:`UserError` for a method without a training run."""
+        objective = self.method(name).objective
+        if objective is None:
+            raise UserError(
+                f"{paths.METHODS / name}.yaml: objective: '{name}' has no training run; train another method"
+            )
+        return objective
+
+    def dataset(self, name: str) -> Any:
+        """Return the spec of a data set, validated by its task."""
+        if name not in self.content.datasets:
+            known = list(self.content.datasets)
+            raise UserError(f"{self.path}: {self.name}.datasets: no data set '{name}'{nearest(name, known)}")
+        from sage import tasks
+
+        spec = self.content.datasets[name]
+        where = f"{self.path}: {self.name}.datasets.{name}"
+        if not isinstance(spec.get("task"), str):
+            raise UserError(f"{where}.task: missing; name the task that makes this data set")
+        return validate(tasks.load(spec["task"]).Spec, spec, where)
+
+    def benchmark(self, name: str) -> Any:
+        """Return the spec of one of the suite's benchmarks."""
+        if name not in self.content.benchmarks:
+            hint = nearest(name, self.content.benchmarks)
+            raise UserError(f"{self.path}: {self.name}.benchmarks: no benchmark '{name}'{hint}")
+        return self.dataset(name)
+
+    def check_seed(self, seed: int) -> int:
+        """Return ``seed``; :class:`UserError` where it is not one of the suite's."""
+        if seed not in self.content.seeds:
+            raise UserError(f"{self.path}: {self.name}.seeds: no seed {seed} (known: {self.content.seeds})")
+        return seed
+
+    def stage_key(self, stage: str, *, method: str = "base", dataset: str = "") -> str:
+        """Return a hash of exactly the values that the result of ``stage`` depends on, besides its inputs.
+
+        Notes, labels, other methods, batch sizes of sampling and thread counts of sampling are not among them.
+        """
+        content, parts = self.content, dict[str, Any]()
+        if stage == "data":
+            parts = {"spec": content.datasets[dataset], "seed": content.data_seed}
+        elif stage == "sft":
+            parts = {"model": content.model.model_dump(), "sft": _without(content.sft, "save_every")}
+        elif stage == "rl":
+            objective = self.objective(method)
+            guide = _without(content.guides) if objective.guide else None
+            parts = {
+                "rl": _without(content.rl, "save_every"),
+                "objective": _without(objective),
+                "guides": guide,
+            }
+        elif stage == "sample":
+            parts = {"sample": _without(content.sample, "batch", "shards", "workers", "threads")}
+        elif stage == "verify":
+            parts = {"ks": content.evaluate.ks, "method": self.method(method).model_dump()}
+        else:
+            raise KeyError(stage)
+        parts["version"] = getattr(content.versions, stage)
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _without(model: Strict, *names: str) -> dict[str, Any]:
+    return model.model_dump(exclude=set(names))
+
+
+def load_method(name: str) -> Method:
+    """Read ``workflow/config/methods/{name}.yaml``."""
+    path = paths.METHODS / f"{name}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in paths.METHODS.glob("*.yaml")]
+        raise UserError(f"{paths.METHODS}: unknown method '{name}'{nearest(name, known)}")
+    return validate(Method, read_yaml(path), str(path))
+
+
+def load_suite(path: str | Path) -> Suite:
+    """Read a suite's file, and check it, its methods and its data sets."""
+    path = Path(path)
+    data = read_yaml(path)
+    if not isinstance(data, dict) or len(data) != 1:
+        raise UserError(f"{path}: one top-level key is expected, the suite's name, and the configuration under it")
+    [(name, content)] = data.items()
+    suite = Suite(str(name), path, validate(SuiteFile, content, f"{path}: {name}"))
+    _ = suite.loaded_methods
+    for dataset in suite.content.datasets:
+        suite.dataset(dataset)
+    return suite
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the JSON schemas of the configuration files, by the name of their file in ``workflow/schemas``."""
+    return {
+        "suite.schema.json": SuiteFile.model_json_schema(),
+        "method.schema.json": Method.model_json_schema(),
+    }
+
+
+def write_schemas(folder: Path = Path("workflow/schemas")) -> None:
+    """Write the JSON schemas; a test keeps the committed ones equal to the types."""
+    for name, schema in schemas().items():
+        (folder / name).write_text(json.dumps(schema, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    write_schemas()

@@ -1,0 +1,1 @@
+"""Evaluation: sampling every problem n times, grading what was kept, and pass@k."""

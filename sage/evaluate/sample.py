@@ -1,0 +1,142 @@
+"""Sample one benchmark with one checkpoint: n completions a problem, every one kept.
+
+In: ``checkpoints/...`` and ``processed/{benchmark}``. Out: ``samples/.../samples.parquet``. The problems are cut into
+shards; a killed run keeps the finished ones. Each draw has its own stream, so neither batch size nor shards nor workers
+matter.
+"""
+
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sage.cli import entry
+from sage.evaluate.cell import Cell, parse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sage.tasks import Record
+
+FILE = "samples.parquet"
+
+
+def main() -> None:
+    """Parse the command line and sample."""
+    sample(parse("python -m sage.evaluate.sample", __doc__))
+
+
+def sample(cell: Cell) -> None:
+    """Sample all shards of ``cell`` that are not there yet, then publish them as one table."""
+    from sage import manifest, paths
+
+    started, suite = time.time(), cell.suite
+    checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
+    weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
+    records, problems = cell.problems()
+    key = " ".join((suite.stage_key("sample"), weights, problems))
+    shards = [records[i :: suite.sample.shards] for i in range(suite.sample.shards)]
+    work = manifest.work_folder(cell.samples, f"{key} {suite.sample.shards}")
+    todo = [(cell, checkpoint / "model", shard, work / f"shard{i}.parquet") for i, shard in enumerate(shards) if shard]
+    _run(
+        [part for part in todo if not part[3].is_file()],
+        suite.sample.workers,
+        f"{cell.method} seed {cell.seed}",
+    )
+    _merge([part[3] for part in todo], work / FILE, [record.id for record in records], suite.sample.n)
+    manifest.write_run(cell.samples / "run.json", started)
+    manifest.publish(work, cell.samples, [FILE], _manifest(cell, key, weights, problems), ["torch", "transformers"])
+
+
+def _run(parts: list[Any], workers: int, label: str) -> None:
+    from sage.progress import bar
+
+    with bar(None, label, total=sum(len(shard) for _, _, shard, _ in parts), unit="problem") as progress:
+        if workers == 1:
+            for part in parts:
+                progress.update(_sample_shard(*part))
+            return
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for done in as_completed([pool.submit(_sample_shard, *part) for part in parts]):
+                progress.update(done.result())
+
+
+def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path) -> int:
+    """Write the completions of ``records`` as one table, atomically; return the number of problems."""
+    import numpy as np
+    import torch
+
+    from sage import seeds
+    from sage.policy import model as models
+    from sage.rollout import Sampling
+    from sage.rollout.transformers import TransformersEngine
+    from sage.train.data import encode_prompts
+
+    config, root = cell.suite.sample, seeds.root(cell.suite.name, cell.seed)
+    torch.set_num_threads(config.threads)
+    tokenizer = models.load_tokenizer(model)
+    engine = TransformersEngine(models.load_model(model), batch_size=config.batch)
+    stream = ("evaluation", cell.benchmark)
+    keys = [[seeds.stream(root, *stream, record.id, i) for i in range(config.n)] for record in records]
+    stop = (tokenizer.eos_token_id,)
+    sampling = Sampling(config.max_new_tokens, stop, temperature=config.temperature, top_p=config.top_p)
+    prompts = encode_prompts(tokenizer, cell.task, records)
+    groups = engine.generate(prompts, np.array(keys, np.uint64), sampling)
+    table = _table(records, keys, groups, tokenizer)
+    temporary = target.with_suffix(".part")
+    table.to_parquet(temporary, index=False)
+    temporary.replace(target)
+    return len(records)
+
+
+def _table(records: list["Record"], keys: Any, groups: Any, tokenizer: Any) -> "pd.DataFrame":
+    """Return one row a completion: problem, sample, tokens, text (without special tokens), finish, key."""
+    import pandas as pd
+
+    completions = [completion for group in groups for completion in group]
+    return pd.DataFrame(
+        {
+            "problem": [record.id for record, group in zip(records, groups, strict=True) for _ in group],
+            "sample": [i for group in groups for i in range(len(group))],
+            "tokens": [completion.tokens for completion in completions],
+            "text": tokenizer.batch_decode([c.tokens for c in completions], skip_special_tokens=True),
+            "finish": [completion.finish for completion in completions],
+            "key": pd.Series([key for row in keys for key in row], dtype="uint64"),
+        }
+    )
+
+
+def _merge(shards: list[Path], target: Path, ids: list[str], n: int) -> None:
+    """Join the shards in the order of the benchmark and check that no completion is missing or twice there."""
+    import pandas as pd
+
+    table = pd.concat([pd.read_parquet(shard) for shard in shards])
+    order = {problem: i for i, problem in enumerate(ids)}
+    table["order"] = table["problem"].map(order)
+    table = table.sort_values(["order", "sample"], kind="stable").drop(columns="order").reset_index(drop=True)
+    expected = [(problem, i) for problem in ids for i in range(n)]
+    if list(zip(table["problem"], table["sample"], strict=True)) != expected:
+        raise RuntimeError(f"{target}: the shards do not add up to {len(ids)} problems x {n} samples")
+    table.to_parquet(target, index=False)
+
+
+def _manifest(cell: Cell, key: str, weights: str, problems: str) -> dict[str, Any]:
+    config = cell.suite.sample
+    return {
+        "stage": "sample",
+        "suite": cell.suite.name,
+        "method": cell.method,
+        "seed": cell.seed,
+        "benchmark": cell.benchmark,
+        "key": key,
+        "inputs": {"checkpoint": weights, "problems": problems},
+        "n": config.n,
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "engine": "transformers",
+    }
+
+
+if __name__ == "__main__":
+    entry(main)

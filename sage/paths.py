@@ -1,0 +1,45 @@
+"""Every path pattern of the project, once; all are relative to the project's root, the working directory."""
+
+from pathlib import Path
+
+DATA = Path("data")
+WORK = Path("work")
+REPORTS = Path("reports")
+METHODS = Path("workflow/config/methods")
+
+
+def processed(suite: str, dataset: str) -> Path:
+    """Folder of a processed data set: ``manifest.json`` and the payload ``records.jsonl``."""
+    return DATA / suite / "processed" / dataset
+
+
+def checkpoint(suite: str, method: str, seed: int | str) -> Path:
+    """Folder of a checkpoint: ``manifest.json`` and the payload ``model/``; base has one for all seeds."""
+    folder = DATA / suite / "checkpoints" / method
+    return folder if method == "base" else folder / f"seed{seed}"
+
+
+def samples(suite: str, method: str, seed: int | str, benchmark: str) -> Path:
+    """Folder of the completions of one cell: ``manifest.json`` and the payload ``samples.parquet``."""
+    return DATA / suite / "samples" / method / f"seed{seed}" / benchmark
+
+
+def metrics(suite: str, method: str, seed: int | str) -> Path:
+    """Folder of the metric files of one method and seed, all in git."""
+    return DATA / suite / "metrics" / method / f"seed{seed}"
+
+
+def training_log(suite: str, method: str, seed: int | str) -> Path:
+    """The step log ``training.csv``; its side files replace the ending by ``.seconds.csv`` and ``.run.json``."""
+    folder = DATA / suite / "metrics" / method
+    return (folder if method == "base" else folder / f"seed{seed}") / "training.csv"
+
+
+def report(suite: str) -> Path:
+    """Folder of a suite's report."""
+    return REPORTS / suite
+
+
+def work(final: Path) -> Path:
+    """Where a stage that will end in ``final`` keeps its unfinished work."""
+    return WORK / (final.relative_to(DATA) if final.is_relative_to(DATA) else final)

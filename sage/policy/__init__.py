@@ -1,0 +1,1 @@
+"""The policy: making and loading models and tokenizers, and log-probs and entropies of completions."""

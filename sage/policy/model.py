@@ -1,0 +1,73 @@
+"""Making, loading and saving models and tokenizers as ordinary transformers folders."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from sage import seeds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from sage.config import Model
+
+SPECIAL = ("<pad>", "<bos>", "<eos>")
+
+
+def make_tokenizer(vocabulary: list[str]) -> "PreTrainedTokenizerFast":
+    """Return a word-level fast tokenizer; encoding a prompt puts exactly one ``<bos>`` in front."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {word: i for i, word in enumerate([*SPECIAL, *vocabulary])}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", ids["<bos>"])]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>")
+
+
+def make_model(shape: "Model", vocabulary_size: int, seed: int) -> nn.Module:
+    """Return a Qwen2 model with weights drawn from the stream ("init",) of ``seed``; float32."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=vocabulary_size,
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=shape.max_positions,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    # transformers initialises from torch's global generator; fork_rng keeps that from reaching anybody else.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeds.stream(seed, "init") % 2**63)
+        return Qwen2ForCausalLM(config).float()
+
+
+def load_model(folder: Path) -> nn.Module:
+    """Return the model saved in ``folder``, float32, in evaluation mode."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer saved in ``folder``."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def save(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Write model and tokenizer into ``folder`` as any transformers program loads them."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

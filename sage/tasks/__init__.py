@@ -1,0 +1,65 @@
+"""Tasks: each knows where its records come from, how one is asked, and how an answer is graded; nobody else does.
+
+A task is a module (or package) of this package. It offers
+
+- ``Spec``: the strict model of a data set's entry in a suite's file;
+- ``build(spec, seed) -> list[Record]``: the records;
+- ``GRADES``: names of its grades; the first is the one that is rewarded;
+- ``prompt(record) -> str``, ``target(record) -> str``: what is asked, and what fine-tuning teaches to answer;
+- ``score(record, text) -> {grade: verdict}``: never raises, whatever the text;
+- ``chance(record) -> float | None``: the probability that one guess at the answer is right, where that has a meaning;
+- ``VOCABULARY``: the words of its prompts and targets, where a model is to be made from nothing.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sage.errors import UserError, nearest
+
+VERDICTS = ("correct", "wrong", "unparseable", "timeout", "error")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One problem: an id that depends on its content, the problem, the gold answer, and what else the task keeps."""
+
+    id: str
+    problem: str
+    answer: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def names() -> list[str]:
+    """Return the names of all tasks."""
+    return [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+
+
+def load(name: str) -> Any:
+    """Return the module of a task; :class:`UserError` names the nearest known one."""
+    if name not in names():
+        raise UserError(f"task: unknown task '{name}'{nearest(name, names())}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def write_records(path: Path, records: Iterable[Record]) -> None:
+    """Write records as JSON lines."""
+    lines = [json.dumps(asdict(record), ensure_ascii=False) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read records from JSON lines; a malformed line is a :class:`UserError` that names it."""
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            records.append(Record(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path}, line {number}: not a record ({error}); build the data set again") from None
+    if not records:
+        raise UserError(f"{path}: no records; build the data set again")
+    return records

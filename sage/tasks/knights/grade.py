@@ -1,0 +1,129 @@
+"""The two grades of a completion: ``answer``, the roles alone, and ``strict``, every step of the derivation besides.
+
+A checker of single steps, which knows nothing of how derivations are made. A step follows where the statement of one
+person, under what is held so far, leaves no other role: nothing is taken on trust, and nothing needs to be clever.
+"""
+
+from dataclasses import dataclass, field
+
+from sage.tasks.knights.logic import Puzzle, constraint, everything, where
+from sage.tasks.knights.render import ANSWER, CONTRADICTION, PEOPLE, REVERSE, ROLES, SUPPOSE
+
+GRADES = ("strict", "answer")
+_ROLE = {word: role for role, word in ROLES.items()}
+
+
+class Malformed(ValueError):
+    """The text is not a derivation, whatever it says."""
+
+
+class Unsound(ValueError):
+    """A step does not follow."""
+
+
+def grade(puzzle: Puzzle, solution: tuple[bool, ...], text: str) -> dict[str, str]:
+    """Return the verdict of each grade; never raises, whatever the text.
+
+    The answer region is what follows the only ``!``: n roles and nothing else. No or several ``!``, or another number
+    of words after it, is unparseable under both grades; a step that is no step is unparseable under ``strict``.
+    """
+    words = text.split()
+    try:
+        answer, steps = _answer(words, len(puzzle)), words[: words.index(ANSWER)] if ANSWER in words else []
+    except Malformed:
+        return dict.fromkeys(GRADES, "unparseable")
+    right = "correct" if answer == solution else "wrong"
+    try:
+        held = _Checker(puzzle).run(steps, len(puzzle))
+    except Malformed:
+        return {"strict": "unparseable", "answer": right}
+    except Unsound:
+        return {"strict": "wrong", "answer": right}
+    complete = held == dict(enumerate(answer))
+    return {"strict": right if complete else "wrong", "answer": right}
+
+
+def _answer(words: list[str], n: int) -> tuple[bool, ...]:
+    if words.count(ANSWER) != 1:
+        raise Malformed
+    region = words[words.index(ANSWER) + 1 :]
+    if len(region) != n or any(word not in _ROLE for word in region):
+        raise Malformed
+    return tuple(_ROLE[word] for word in region)
+
+
+@dataclass
+class _Checker:
+    """What is held at a point of the derivation."""
+
+    puzzle: Puzzle
+    roles: dict[int, bool] = field(default_factory=dict)
+    suppositions: list[tuple[int, bool, dict[int, bool]]] = field(default_factory=list)  # person, role, roles before
+    contradicted: bool = False
+
+    def run(self, words: list[str], n: int) -> dict[int, bool]:
+        """Check all steps; return the roles held at the end."""
+        position = 0
+        while position < len(words):
+            step = words[position : position + 3]
+            if len(step) > 1 and step[1] == CONTRADICTION:
+                self._contradict(_person(step[0], n))
+                position += 2
+                continue
+            if len(step) < 3 or step[2] not in _ROLE:
+                raise Malformed
+            self._assign(step[0], _person(step[1], n), _ROLE[step[2]], n)
+            position += 3
+        if self.contradicted:
+            raise Unsound
+        return self.roles
+
+    def _assign(self, kind: str, person: int, role: bool, n: int) -> None:
+        if self.contradicted and kind != REVERSE:
+            raise Unsound
+        if kind == SUPPOSE:
+            self._suppose(person, role)
+        elif kind == REVERSE:
+            self._reverse(person, role)
+        else:
+            self._derive(_person(kind, n), person, role)
+
+    def _suppose(self, person: int, role: bool) -> None:
+        if person in self.roles:
+            raise Unsound
+        self.suppositions.append((person, role, dict(self.roles)))
+        self.roles[person] = role
+
+    def _reverse(self, person: int, role: bool) -> None:
+        if not self.contradicted or not self.suppositions:
+            raise Unsound
+        supposed, as_role, before = self.suppositions.pop()
+        if (supposed, as_role) != (person, not role):
+            raise Unsound
+        self.roles, self.contradicted = {**before, person: role}, False
+
+    def _derive(self, speaker: int, person: int, role: bool) -> None:
+        n = len(self.puzzle)
+        left = constraint(self.puzzle, speaker) & self._held(without=person)
+        if not left or left & where(n, person, not role) or self.roles.get(person, role) != role:
+            raise Unsound
+        self.roles[person] = role
+
+    def _contradict(self, speaker: int) -> None:
+        if self.contradicted or constraint(self.puzzle, speaker) & self._held():
+            raise Unsound
+        self.contradicted = True
+
+    def _held(self, without: int | None = None) -> int:
+        n = len(self.puzzle)
+        held = everything(n)
+        for person, role in self.roles.items():
+            if person != without:
+                held &= where(n, person, role)
+        return held
+
+
+def _person(word: str, n: int) -> int:
+    if len(word) != 1 or word not in PEOPLE[:n]:
+        raise Malformed
+    return PEOPLE.index(word)

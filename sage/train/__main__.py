@@ -1,0 +1,30 @@
+"""Train one method with one seed by reinforcement learning with verifiable rewards.
+
+In: the suite's file, the base model and the RL data set. Out: ``checkpoints/{method}/seed{seed}`` and the step log. A
+killed run that is started again goes on, and ends with the same bytes as one that was never killed.
+"""
+
+import argparse
+
+from sage.cli import entry
+
+
+def main() -> None:
+    """Parse the command line and train."""
+    parser = argparse.ArgumentParser(prog="python -m sage.train", description=__doc__)
+    parser.add_argument("--config", required=True, help="the suite's file, e.g. workflow/config/demo.yaml")
+    parser.add_argument("--method", required=True, help="one of the suite's methods, e.g. grpo_branch")
+    parser.add_argument("--seed", required=True, type=int, help="one of the suite's training seeds")
+    arguments = parser.parse_args()
+    from sage.config import load_suite
+
+    suite = load_suite(arguments.config)
+    suite.objective(arguments.method)
+    suite.check_seed(arguments.seed)
+    from sage.train import rl
+
+    rl.main(suite, arguments.method, arguments.seed)
+
+
+if __name__ == "__main__":
+    entry(main)

@@ -1,0 +1,134 @@
+"""The loop of reinforcement learning: generate, grade, update, log, save; and the publication of its result."""
+
+import copy
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sage import manifest, paths, seeds, tasks
+from sage.policy import model as models
+from sage.progress import bar
+from sage.rollout import Sampling
+from sage.rollout.transformers import TransformersEngine
+from sage.train import optim
+from sage.train.data import encode_prompts
+from sage.train.experience import Collector, Experience, Problems
+from sage.train.state import Clock, load_state, save_state, write_table
+from sage.train.update import Updater
+
+if TYPE_CHECKING:
+    from sage.config import Suite
+
+
+class Run:
+    """One training run of (suite, method, seed)."""
+
+    def __init__(self, suite: "Suite", method: str, seed: int) -> None:
+        self.suite, self.method, self.seed, self.started = suite, method, suite.check_seed(seed), time.time()
+        self.config, self.objective = suite.rl, suite.objective(method)
+        torch.set_num_threads(self.config.threads)
+        self.base = manifest.require(paths.checkpoint(suite.name, "base", 0))
+        self.data = manifest.require(paths.processed(suite.name, self.config.dataset))
+        self.final = paths.checkpoint(suite.name, method, seed)
+        inputs = (manifest.payload_hash(self.base), manifest.payload_hash(self.data))
+        self.key = " ".join((suite.stage_key("rl", method=method), *inputs))
+        self.work = manifest.work_folder(self.final, self.key)
+        self._load()
+
+    def _load(self) -> None:
+        folder = paths.checkpoint(self.suite.name, "base", 0) / "model"
+        self.tokenizer, self.policy = models.load_tokenizer(folder), models.load_model(folder)
+        # The anchor is the model after SFT and nothing ever changes it; a method without a divergence needs none.
+        self.anchor = copy.deepcopy(self.policy).requires_grad_(False) if self.objective.kl else None
+        self.optimiser = optim.make_optimiser(self.policy.parameters(), self.config.optimiser)
+        self.state = load_state(self.work, self.policy, self.optimiser)
+        dataset = paths.processed(self.suite.name, self.config.dataset)
+        records = tasks.read_records(dataset / "records.jsonl")
+        task = tasks.load(self.suite.dataset(self.config.dataset).task)
+        problems = Problems(task, records, encode_prompts(self.tokenizer, task, records))
+        self.engine = TransformersEngine(self.policy)
+        sampling = Sampling(
+            self.config.max_new_tokens, (self.tokenizer.eos_token_id,), temperature=self.config.temperature
+        )
+        root = seeds.root(self.suite.name, self.seed)
+        self.collector = Collector(self.engine, self.tokenizer, problems, self.config, self.objective, sampling, root)
+        self.updater = Updater(self.policy, self.anchor, self.optimiser, self.objective, self.suite.guides, self.config)
+
+    def train(self) -> None:
+        """Run all steps that are not done yet, then publish."""
+        steps, label = range(self.state.step, self.config.steps), f"{self.method} seed {self.seed}"
+        progress = bar(steps, label, initial=self.state.step, total=self.config.steps)
+        for step in progress:
+            self._step(step)
+            progress.set_postfix(reward=f"{self.state.log[-1]['reward']:.3f}", refresh=False)
+            if self.state.step % self.config.save_every == 0:
+                save_state(self.work, self.state, self.policy, self.optimiser)
+            if self.state.step in self.config.keep_steps:
+                models.save(self.work / f"model-step{self.state.step}", self.policy, self.tokenizer)
+        self._publish()
+
+    def _step(self, step: int) -> None:
+        clock = Clock("rollout", "grade", "anchor", "update")
+        experience = self.collector.collect(step, clock)
+        row = {"step": step, **_summary(experience), **self.updater.run(experience, step, clock)}
+        self.state.log.append(row)
+        self.state.seconds.append(clock.row(step))
+        self.state.step += 1
+
+    def _publish(self) -> None:
+        models.save(self.work / "model", self.policy, self.tokenizer)
+        log = paths.training_log(self.suite.name, self.method, self.seed)
+        write_table(log, self.state.log)
+        write_table(log.with_suffix(".seconds.csv"), self.state.seconds)
+        seconds = sum(row["total"] for row in self.state.seconds)
+        manifest.write_run(
+            log.with_suffix(".run.json"), self.started, seconds=round(seconds, 1), threads=self.config.threads
+        )
+        kept = [f"model-step{step}" for step in self.config.keep_steps]
+        manifest.publish(
+            self.work,
+            self.final,
+            ["model", *kept],
+            self._manifest(log),
+            ["torch", "transformers", "tokenizers"],
+        )
+
+    def _manifest(self, log: Path) -> dict[str, Any]:
+        kl = self.objective.kl
+        anchor = manifest.payload_hash(self.base, "model/")
+        return {
+            "stage": "rl",
+            "suite": self.suite.name,
+            "method": self.method,
+            "seed": self.seed,
+            "key": self.key,
+            "inputs": {"base": anchor, self.config.dataset: manifest.payload_hash(self.data)},
+            "anchor": anchor if kl else None,
+            "kl": kl.model_dump() if kl else None,
+            "guide": self.objective.guide,
+            "engine": self.engine.name,
+            "log": manifest.sha256(log),
+        }
+
+
+def _summary(experience: Experience) -> dict[str, float]:
+    """Return what the log says of the completions, before any update."""
+    lengths = experience.lengths.float()
+    grades = experience.verdicts[0].keys()
+    correct = {g: sum(v[g] == "correct" for v in experience.verdicts) / len(experience.verdicts) for g in grades}
+    return {
+        "reward": float(experience.rewards.mean()),
+        "reward_std": float(experience.rewards.std()),
+        **dict(list(correct.items())[1:]),
+        "zero_variance": float(experience.equal.float().mean()),
+        "length": float(lengths.mean()),
+        "rounds": experience.rounds,
+        "truncated": sum(c.finish == "length" for c in experience.completions) / len(lengths),
+    }
+
+
+def main(suite: "Suite", method: str, seed: int) -> None:
+    """Train ``method`` with ``seed``; goes on where a killed run stopped."""
+    Run(suite, method, seed).train()

@@ -1,0 +1,122 @@
+"""The configuration: every shipped file loads; each fault is one line that names file, key and fix."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sage import config, paths
+from sage.errors import UserError
+from sage.strict import read_yaml
+
+ROOT = Path(__file__).parents[2]
+SUITES = sorted((ROOT / "workflow/config").glob("*.yaml"))
+METHODS = sorted((ROOT / paths.METHODS).glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def in_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def changed(tmp_path, change) -> Path:
+    content = read_yaml(ROOT / "workflow/config/demo.yaml")
+    change(content["demo"])
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda p: p.stem)
+def test_every_shipped_suite_loads(path):
+    suite = config.load_suite(path)
+    assert suite.name == path.stem
+    assert suite.title
+
+
+@pytest.mark.parametrize("path", METHODS, ids=lambda p: p.stem)
+def test_every_shipped_method_loads(path):
+    assert config.load_method(path.stem).label
+
+
+def test_labels_are_unique():
+    labels = [config.load_method(path.stem).label for path in METHODS]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("name", ["suite.schema.json", "method.schema.json"])
+def test_schemas_are_in_step_with_the_types(name):
+    assert json.loads((ROOT / "workflow/schemas" / name).read_text()) == config.schemas()[name]
+
+
+FAULTS = {
+    "unknown key": (lambda s: s["rl"].update(lerning_rate=1.0), r"suite\.yaml: demo: rl: unknown key 'lerning_rate'"),
+    "nearest key": (lambda s: s["rl"].update(promts=1), r"did you mean 'prompts'"),
+    "wrong type": (lambda s: s["rl"].update(steps="many"), r"rl\.steps: .*integer.*'many'"),
+    "unknown method": (lambda s: s.update(methods=["base", "grpo_brunch"]), r"'grpo_brunch' \(did you mean 'grpo_branch'"),
+    "unknown task": (lambda s: s["datasets"]["rl"].update(task="knight"), r"knight.*did you mean 'knights'"),
+    "unknown spec key": (lambda s: s["datasets"]["rl"].update(peple=3), r"datasets\.rl: unknown key 'peple'"),
+    "no such data set": (lambda s: s["rl"].update(dataset="rll"), r"rl\.dataset: no data set 'rll'.*did you mean 'rl'"),
+    "k beyond n": (lambda s: s["evaluate"].update(ks=[1, 512]), r"evaluate\.ks: 512 is more than sample\.n \(256\)"),
+    "a seed twice": (lambda s: s.update(seeds=[1, 1]), r"seeds: 1 stands twice"),
+    "updates": (lambda s: s["rl"].update(updates=3), r"updates: 3 must divide prompts"),
+    "missing key": (lambda s: s.pop("guides"), r"guides: Field required"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_naming_file_key_and_fix(tmp_path, fault):
+    change, message = FAULTS[fault]
+    with pytest.raises(UserError, match=message) as raised:
+        config.load_suite(changed(tmp_path, change))
+    assert "\n" not in str(raised.value)
+
+
+def test_malformed_yaml_names_file_and_line(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("demo:\n  seeds: [1, 2\n  title: x\n")
+    with pytest.raises(UserError, match=r"bad\.yaml, line 3: not valid YAML"):
+        config.load_suite(path)
+    path.write_text("demo: {title: a, title: b}\n")
+    with pytest.raises(UserError, match="'title' appears twice"):
+        config.load_suite(path)
+    with pytest.raises(UserError, match=r"nothing\.yaml: no such file"):
+        config.load_suite(tmp_path / "nothing.yaml")
+
+
+def test_numbers_like_3e_4_are_numbers(tmp_path):
+    path = tmp_path / "numbers.yaml"
+    path.write_text("{a: 3e-4, b: 1, c: 1.5, d: -2E+3, e: text, f: 2024-01}")
+    assert read_yaml(path) == {"a": 3e-4, "b": 1, "c": 1.5, "d": -2000.0, "e": "text", "f": "2024-01"}
+
+
+def test_a_guide_without_a_divergence_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "METHODS", tmp_path)
+    (tmp_path / "odd.yaml").write_text(
+        "{label: Odd, objective: {advantage: group_normalised, reducer: grpo, clip: [0.2, 0.2], kl: null, guide: branch}}"
+    )
+    with pytest.raises(UserError, match="a guide shapes the anchor"):
+        config.load_method("odd")
+
+
+def test_a_stage_key_depends_on_what_the_stage_reads_only(tmp_path):
+    stages = {"data": {"dataset": "rl"}, "sft": {}, "rl": {"method": "grpo"}, "sample": {}, "verify": {"method": "grpo"}}
+
+    def keys(change):
+        suite = config.load_suite(changed(tmp_path, change))
+        return {stage: suite.stage_key(stage, **options) for stage, options in stages.items()}
+
+    before = keys(lambda s: None)
+    assert keys(lambda s: s.update(note="another note", title="another title")) == before
+    assert keys(lambda s: s["sample"].update(batch=7, shards=9, workers=2)) == before
+    assert keys(lambda s: s["guides"]["branch"].update(tau=0.1)) == before  # grpo has no guide
+
+    def differ(change):
+        return {stage for stage, key in keys(change).items() if key != before[stage]}
+
+    assert differ(lambda s: s["rl"].update(steps=7)) == {"rl"}
+    assert differ(lambda s: s["sft"].update(steps=7)) == {"sft"}
+    assert differ(lambda s: s["sample"].update(temperature=0.5)) == {"sample"}
+    assert differ(lambda s: s["datasets"]["rl"].update(size=10)) == {"data"}
+    assert differ(lambda s: s["versions"].update(verify=2)) == {"verify"}
