@@ -35,6 +35,11 @@ def training_log(suite: str, method: str, seed: int | str) -> Path:
     return (folder if method == "base" else folder / f"seed{seed}") / "training.csv"
 
 
+def tracked(suite: str) -> Path:
+    """The list of what DVC tracks of a suite."""
+    return DATA / suite / "tracked.json"
+
+
 def report(suite: str) -> Path:
     """Folder of a suite's report."""
     return REPORTS / suite

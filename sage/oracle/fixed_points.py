@@ -1,7 +1,7 @@
 """Where each estimator leads: the exact ascent, and the zero of each estimator's expected update.
 
-The expected update is computed with the project's own loss (:func:`sage.objective.losses.token_loss`), on every sequence,
-each weighted by its probability: no sampling error, the very code that trains models.
+The expected update is computed with the project's own loss (:func:`sage.objective.losses.token_loss`), on every
+sequence, each weighted by its probability: no sampling error, the very code that trains models.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def exact_ascent(tree: Tree, guide: Tensor, beta: float) -> Tensor:
         loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[arg-type]
+    optimiser.step(closure)
     return logits.detach()
 
 

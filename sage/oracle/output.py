@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.figure import Figure
 
 GUIDES = {"none": "no guide (q = 1)", "branch": "Branch (state only)", "token": "Token (state and action)"}
 
@@ -34,7 +35,7 @@ def write(rows: list[dict[str, Any]], folder: Path) -> None:
     plt.close(figure)
 
 
-def draw(table: pd.DataFrame) -> plt.Figure:
+def draw(table: pd.DataFrame) -> Figure:
     """Return the figure: for each guide and estimator, one dot a tree, the expected update beside sampled training."""
     matplotlib.rcParams.update({"svg.hashsalt": "sage", "svg.fonttype": "path"})
     sns.set_theme(style="whitegrid", context="notebook")

@@ -9,25 +9,27 @@ from torch import nn
 from sage import seeds
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
     from sage.config import Model
 
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
 
-def make_tokenizer(vocabulary: list[str]) -> "PreTrainedTokenizerFast":
-    """Return a word-level fast tokenizer; encoding a prompt puts exactly one ``<bos>`` in front."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
+def make_tokenizer(characters: list[str]) -> Any:
+    """Return a fast tokenizer with a token a character; encoding a prompt puts exactly one ``<bos>`` in front.
 
-    ids = {word: i for i, word in enumerate([*SPECIAL, *vocabulary])}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<bos> $A", special_tokens=[("<bos>", ids["<bos>"])]
+    It is a Qwen2 tokenizer without merges: AutoTokenizer takes that class for any folder with a Qwen2 model, and rebuilds
+    the splitting and the decoding of any other kind of tokenizer that lies there.
+    """
+    from tokenizers import processors
+    from transformers import Qwen2Tokenizer
+
+    ids = {token: i for i, token in enumerate([*SPECIAL, *characters])}
+    pad, bos, eos = SPECIAL
+    tokenizer = Qwen2Tokenizer(vocab=ids, merges=[], unk_token=pad, pad_token=pad, bos_token=bos, eos_token=eos)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{bos} $A", special_tokens=[(bos, ids[bos])]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>")
+    return tokenizer
 
 
 def make_model(shape: "Model", vocabulary_size: int, seed: int) -> nn.Module:

@@ -78,11 +78,11 @@ def _steps(suite: "Suite", model: Any, optimiser: Any, prompts: Any, targets: An
         loss = _loss(model, batch)
         where = f"sft step {step}"
         if not loss.isfinite():
-            raise optim.NonFinite(f"{where}: the loss is {float(loss)}; the weights were not changed")
+            raise optim.NonFinite(f"{where}: the loss is {float(loss.detach())}; the weights were not changed")
         loss.backward()
         lr = optim.learning_rate(config.optimiser, step, config.steps)
         norm = optim.apply_update(optimiser, config.optimiser, lr, where)
-        yield {"step": step, "loss": float(loss), "tokens": len(batch.targets), "grad_norm": norm, "lr": lr}
+        yield {"step": step, "loss": float(loss.detach()), "tokens": len(batch.targets), "grad_norm": norm, "lr": lr}
 
 
 def _loss(model: Any, batch: Any) -> Any:

@@ -48,7 +48,7 @@ class Statistics:
     def add(self, **values: Tensor) -> None:
         """Add scalars to their sums."""
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+            self.sums[name] = self.sums.get(name, 0.0) + float(value.detach())
 
     def keep(self, mask: Tensor, **values: Tensor) -> None:
         """Keep the unmasked token values, for means, extremes and quantiles."""

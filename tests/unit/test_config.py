@@ -54,7 +54,10 @@ FAULTS = {
     "unknown key": (lambda s: s["rl"].update(lerning_rate=1.0), r"suite\.yaml: demo: rl: unknown key 'lerning_rate'"),
     "nearest key": (lambda s: s["rl"].update(promts=1), r"did you mean 'prompts'"),
     "wrong type": (lambda s: s["rl"].update(steps="many"), r"rl\.steps: .*integer.*'many'"),
-    "unknown method": (lambda s: s.update(methods=["base", "grpo_brunch"]), r"'grpo_brunch' \(did you mean 'grpo_branch'"),
+    "unknown method": (
+        lambda s: s.update(methods=["base", "grpo_brunch"]),
+        r"'grpo_brunch' \(did you mean 'grpo_branch'",
+    ),
     "unknown task": (lambda s: s["datasets"]["rl"].update(task="knight"), r"knight.*did you mean 'knights'"),
     "unknown spec key": (lambda s: s["datasets"]["rl"].update(peple=3), r"datasets\.rl: unknown key 'peple'"),
     "no such data set": (lambda s: s["rl"].update(dataset="rll"), r"rl\.dataset: no data set 'rll'.*did you mean 'rl'"),
@@ -101,7 +104,13 @@ def test_a_guide_without_a_divergence_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_stage_key_depends_on_what_the_stage_reads_only(tmp_path):
-    stages = {"data": {"dataset": "rl"}, "sft": {}, "rl": {"method": "grpo"}, "sample": {}, "verify": {"method": "grpo"}}
+    stages = {
+        "data": {"dataset": "rl"},
+        "sft": {},
+        "rl": {"method": "grpo"},
+        "sample": {},
+        "verify": {"method": "grpo"},
+    }
 
     def keys(change):
         suite = config.load_suite(changed(tmp_path, change))

@@ -12,7 +12,7 @@ from sage.tasks import Record
 from sage.tasks.knights import grade
 from sage.tasks.knights.generate import draw_split
 from sage.tasks.knights.logic import Puzzle
-from sage.tasks.knights.render import ROLES, VOCABULARY, parse_puzzle, puzzle_text, roles_text
+from sage.tasks.knights.render import VOCABULARY, parse_puzzle, parse_roles, puzzle_text, roles_text
 from sage.tasks.knights.traces import derive
 
 __all__ = ["GRADES", "VOCABULARY", "Spec", "build", "chance", "prompt", "score", "target"]
@@ -35,9 +35,10 @@ class Spec(Strict):
     def _consistent(self) -> "Spec":
         if (self.traces is not None) != (self.split == "sft"):
             raise ValueError("traces: needed by split sft, and by no other")
-        for name, weights in [("statements", self.statements), ("traces", self.traces or {"careful": 1.0})]:
-            if not sum(weights.values()) > 0:
-                raise ValueError(f"{name}: give at least one kind a positive weight")
+        if not sum(self.statements.values()) > 0:
+            raise ValueError("statements: give at least one kind a positive weight")
+        if self.traces is not None and not sum(self.traces.values()) > 0:
+            raise ValueError("traces: give at least one mode a positive weight")
         return self
 
 
@@ -86,10 +87,10 @@ def _puzzle(problem: str) -> Puzzle:
 
 def score(record: Record, text: str) -> dict[str, str]:
     """Return the verdict of each grade on a completion without its special tokens; never raises on any text."""
-    solution = tuple(word == ROLES[True] for word in record.answer.split())
+    solution = parse_roles(record.answer)
     return grade.grade(_puzzle(record.problem), solution, text)
 
 
 def chance(record: Record) -> float:
     """Return the probability that one uniform guess at the roles is right."""
-    return 2.0 ** -len(record.answer.split())
+    return 2.0 ** -len(parse_roles(record.answer))

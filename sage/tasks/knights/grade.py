@@ -7,7 +7,7 @@ person, under what is held so far, leaves no other role: nothing is taken on tru
 from dataclasses import dataclass, field
 
 from sage.tasks.knights.logic import Puzzle, constraint, everything, where
-from sage.tasks.knights.render import ANSWER, CONTRADICTION, PEOPLE, REVERSE, ROLES, SUPPOSE
+from sage.tasks.knights.render import ANSWER, CONTRADICTION, PEOPLE, REVERSE, ROLES, SPEAKERS, SUPPOSE, parse_roles
 
 GRADES = ("strict", "answer")
 _ROLE = {word: role for role, word in ROLES.items()}
@@ -24,10 +24,10 @@ class Unsound(ValueError):
 def grade(puzzle: Puzzle, solution: tuple[bool, ...], text: str) -> dict[str, str]:
     """Return the verdict of each grade; never raises, whatever the text.
 
-    The answer region is what follows the only ``!``: n roles and nothing else. No or several ``!``, or another number
-    of words after it, is unparseable under both grades; a step that is no step is unparseable under ``strict``.
+    The answer region is what follows the only ``!``: everybody's role in order and nothing else but white space. No or
+    several ``!``, or anything else there, is unparseable under both grades; a step that is none is so under ``strict``.
     """
-    words = text.split()
+    words = list("".join(text.split()))
     try:
         answer, steps = _answer(words, len(puzzle)), words[: words.index(ANSWER)] if ANSWER in words else []
     except Malformed:
@@ -46,10 +46,13 @@ def grade(puzzle: Puzzle, solution: tuple[bool, ...], text: str) -> dict[str, st
 def _answer(words: list[str], n: int) -> tuple[bool, ...]:
     if words.count(ANSWER) != 1:
         raise Malformed
-    region = words[words.index(ANSWER) + 1 :]
-    if len(region) != n or any(word not in _ROLE for word in region):
+    try:
+        roles = parse_roles("".join(words[words.index(ANSWER) + 1 :]))
+    except ValueError:
+        raise Malformed from None
+    if len(roles) != n:
         raise Malformed
-    return tuple(_ROLE[word] for word in region)
+    return roles
 
 
 @dataclass
@@ -67,12 +70,12 @@ class _Checker:
         while position < len(words):
             step = words[position : position + 3]
             if len(step) > 1 and step[1] == CONTRADICTION:
-                self._contradict(_person(step[0], n))
+                self._contradict(_index(step[0], SPEAKERS[:n]))
                 position += 2
                 continue
             if len(step) < 3 or step[2] not in _ROLE:
                 raise Malformed
-            self._assign(step[0], _person(step[1], n), _ROLE[step[2]], n)
+            self._assign(step[0], _index(step[1], PEOPLE[:n]), _ROLE[step[2]], n)
             position += 3
         if self.contradicted:
             raise Unsound
@@ -86,7 +89,7 @@ class _Checker:
         elif kind == REVERSE:
             self._reverse(person, role)
         else:
-            self._derive(_person(kind, n), person, role)
+            self._derive(_index(kind, SPEAKERS[:n]), person, role)
 
     def _suppose(self, person: int, role: bool) -> None:
         if person in self.roles:
@@ -123,7 +126,7 @@ class _Checker:
         return held
 
 
-def _person(word: str, n: int) -> int:
-    if len(word) != 1 or word not in PEOPLE[:n]:
+def _index(word: str, names: str) -> int:
+    if word not in names:
         raise Malformed
-    return PEOPLE.index(word)
+    return names.index(word)

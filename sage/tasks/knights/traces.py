@@ -7,7 +7,7 @@ first, and as what, is drawn at random: several derivations of one puzzle are ri
 import random
 
 from sage.tasks.knights.logic import Puzzle, constraint, everything, people, where
-from sage.tasks.knights.render import ANSWER, CONTRADICTION, PEOPLE, REVERSE, ROLES, SUPPOSE, roles_text
+from sage.tasks.knights.render import ANSWER, CONTRADICTION, PEOPLE, REVERSE, ROLES, SPEAKERS, SUPPOSE, roles_text
 
 MODES = ("careful", "lazy", "direct")
 
@@ -61,10 +61,10 @@ class _Solver:
                 continue
             if person in self.roles and self.roles[person] != role:
                 break
-            self._write(PEOPLE[speaker], PEOPLE[person], ROLES[role])
+            self._write(SPEAKERS[speaker], PEOPLE[person], ROLES[role])
             self._learn(person, role)
         if self.careful and not self.constraints[speaker] & self._held():
-            self._write(PEOPLE[speaker], CONTRADICTION)
+            self._write(SPEAKERS[speaker], CONTRADICTION)
             return False
         return True
 
@@ -114,7 +114,7 @@ def derive(puzzle: Puzzle, solution: tuple[bool, ...], mode: str, generator: ran
     """
     if mode == "direct":
         guess = tuple(generator.random() < 0.5 for _ in puzzle)
-        return f"{ANSWER} {roles_text(solution if generator.random() < 0.5 else guess)}"
+        return ANSWER + roles_text(solution if generator.random() < 0.5 else guess)
     solver = _Solver(puzzle, mode == "careful", generator)
     roles = solver.solve()
-    return " ".join([*solver.words, ANSWER, roles_text(tuple(roles[p] for p in range(len(puzzle))))])
+    return "".join([*solver.words, ANSWER, roles_text(tuple(roles[p] for p in range(len(puzzle))))])

@@ -1,0 +1,47 @@
+"""The grid of a suite, method x seed x benchmark, as the files that its stages write and the workflow asks for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sage import manifest, paths
+
+if TYPE_CHECKING:
+    from sage.config import Suite
+
+
+def trained(suite: "Suite") -> list[str]:
+    """Return the methods that have a training run of their own."""
+    return [name for name, method in suite.loaded_methods.items() if method.objective]
+
+
+def cells(suite: "Suite") -> Iterator[tuple[str, int, str]]:
+    """Yield every method, seed and benchmark."""
+    for method in suite.methods:
+        for seed in suite.seeds:
+            for benchmark in suite.benchmarks:
+                yield method, seed, benchmark
+
+
+def metrics(suite: "Suite") -> list[Path]:
+    """Return the metric file of every cell."""
+    return [paths.metrics(suite.name, method, seed) / f"{benchmark}.json" for method, seed, benchmark in cells(suite)]
+
+
+def counts(suite: "Suite") -> list[Path]:
+    """Return the file of per-problem counts of every cell."""
+    return [file.with_suffix(".counts.json") for file in metrics(suite)]
+
+
+def training_logs(suite: "Suite") -> list[Path]:
+    """Return the step log of every run of reinforcement learning."""
+    return [paths.training_log(suite.name, method, seed) for method in trained(suite) for seed in suite.seeds]
+
+
+def manifests(suite: "Suite") -> list[Path]:
+    """Return the manifest of every payload."""
+    datasets = dict.fromkeys([suite.sft.dataset, suite.rl.dataset, *suite.benchmarks])
+    folders = [paths.processed(suite.name, dataset) for dataset in datasets]
+    folders += dict.fromkeys(paths.checkpoint(suite.name, method, seed) for method, seed, _ in cells(suite))
+    folders += [paths.samples(suite.name, *cell) for cell in cells(suite)]
+    return [folder / manifest.NAME for folder in folders]

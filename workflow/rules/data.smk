@@ -1,0 +1,12 @@
+rule process_data:
+    output:
+        paths.processed("{suite}", "{dataset}") / MANIFEST,
+    log:
+        "logs/{suite}/processed/{dataset}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        config=config_file,
+        key=stage_key("data"),
+    shell:
+        "python -m sage.tasks build --config {params.config} --dataset {wildcards.dataset} 2>&1 | tee {log}"

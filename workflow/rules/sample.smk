@@ -1,0 +1,19 @@
+rule sample_benchmark:
+    input:
+        checkpoint=lambda wildcards: paths.checkpoint(wildcards.suite, wildcards.method, wildcards.seed) / MANIFEST,
+        problems=lambda wildcards: processed(wildcards.suite, wildcards.benchmark),
+    output:
+        paths.samples("{suite}", "{method}", "{seed}", "{benchmark}") / MANIFEST,
+    log:
+        "logs/{suite}/samples/{method}/seed{seed}/{benchmark}.log",
+    benchmark:
+        "logs/{suite}/samples/{method}/seed{seed}/{benchmark}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: lambda wildcards: SUITES[wildcards.suite].sample.workers * SUITES[wildcards.suite].sample.threads
+    params:
+        config=config_file,
+        key=stage_key("sample"),
+    shell:
+        "python -m sage.evaluate.sample --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
+        " --benchmark {wildcards.benchmark} 2>&1 | tee {log}"
