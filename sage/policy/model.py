@@ -44,6 +44,7 @@ def make_model(shape: "Model", vocabulary_size: int, seed: int) -> nn.Module:
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         max_position_embeddings=shape.max_positions,
+        initializer_range=shape.init_std,
         tie_word_embeddings=True,
         pad_token_id=0,
         bos_token_id=1,

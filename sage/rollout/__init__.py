@@ -5,6 +5,7 @@ at ``seeds.uniform(key, t)``, so a completion depends on its prompt, its key and
 order, the shard or the worker, but where float rounding tips a draw.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,8 +28,10 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise UserError(f"max_new_tokens: {self.max_new_tokens} is not positive; ask for at least one token")
-        if self.temperature < 0:
-            raise UserError(f"temperature: {self.temperature} is negative; give 0 for the likeliest token, or more")
+        if not 0 <= self.temperature < math.inf:
+            raise UserError(
+                f"temperature: {self.temperature} is not in [0, inf); give 0 for the likeliest token, or more"
+            )
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p: {self.top_p} is not in (0, 1]; give 1 to keep every token")
         if not 0 <= self.min_p < 1:
@@ -58,6 +61,6 @@ class Engine(Protocol):
     ) -> list[list[Completion]]:
         """Return G completions for each of P prompts.
 
-        ``keys`` are uint64, [P, G]; ``progress`` is called with the number of completions that have just ended.
+        ``keys`` are uint64, [P, G]; ``progress`` is called with the number of completions done since its last call.
         """
         ...

@@ -4,8 +4,11 @@ Models of the Llama and Qwen2 kind go through :class:`sage.rollout.decoder.Decod
 forward. Either way each draw has its own stream, and finished completions leave the batch.
 """
 
+import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,8 +17,28 @@ from torch import Tensor
 from sage import seeds
 from sage.errors import UserError
 from sage.rollout import Completion, Sampling
-from sage.rollout.decoder import Decoder, supports
-from sage.rollout.sampling import draw, probabilities
+from sage.rollout.decoder import Decoder
+from sage.rollout.layers import supports
+from sage.rollout.sampling import draw, masses
+
+PACK_AT = 0.9  # the batch is packed when no more than this share of its rows is unfinished
+MASSES_AT_ONCE = 1 << 22  # float64 numbers: bounds the memory of large vocabularies
+
+
+class Stepper(Protocol):
+    """The forward of one batch of rows, a token at a time."""
+
+    def start(self, prompts: Sequence[Sequence[int]], owners: Tensor) -> Tensor:
+        """Read distinct prompts; return the logits of the first token of each row, which belongs to prompt ``owners``."""
+        ...
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Read one token of each row; return the logits of the next."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with ``rows`` only."""
+        ...
 
 
 class TransformersEngine:
@@ -24,6 +47,8 @@ class TransformersEngine:
     name = "transformers"
 
     def __init__(self, model: Any, batch_size: int = 512) -> None:
+        if batch_size < 1:
+            raise UserError(f"batch_size: {batch_size} is not positive; ask for at least one completion at once")
         self.model, self.batch_size = model, batch_size
 
     @torch.inference_mode()
@@ -34,24 +59,24 @@ class TransformersEngine:
         sampling: Sampling,
         progress: Callable[[int], object] | None = None,
     ) -> list[list[Completion]]:
-        """Return G completions for each of P prompts; see :class:`sage.rollout.Engine`."""
+        """Return G completions for each of P prompts; see :class:`sage.rollout.Engine`.
+
+        Raises UserError for a prompt that is empty or leaves no room for ``max_new_tokens`` positions.
+        """
         self._check(prompts, keys, sampling)
-        fast = supports(self.model)
-        completions: list[list[Completion]] = [[] for _ in prompts]
-        for rows, columns in self._batches(prompts, keys.shape[1], fast):
-            grid = _Grid(keys[rows, columns], sampling)
-            loop = _fast if fast else _plain
-            loop(self.model, [prompts[row] for row in rows], grid)
-            for row, done in zip(rows, grid.completions(), strict=True):
-                completions[row] += done
-            if progress is not None:
-                progress(grid.keys.size)
-        return completions
+        with _evaluating(self.model):
+            done = self._generate([tuple(prompt) for prompt in prompts], keys.flatten(), sampling, progress)
+        group = keys.shape[1]
+        return [done[i : i + group] for i in range(0, len(done), group)] if group else [[] for _ in prompts]
 
     def _check(self, prompts: Sequence[Sequence[int]], keys: np.ndarray, sampling: Sampling) -> None:
         if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != len(prompts):
             raise ValueError(f"keys must be uint64 [{len(prompts)}, G], not {keys.dtype} {list(keys.shape)}")
-        limit = self.model.config.max_position_embeddings
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", math.inf)
+        if limit <= sampling.max_new_tokens:
+            raise UserError(
+                f"max_new_tokens: {sampling.max_new_tokens} of the model's {limit} positions leave none to prompts"
+            )
         for number, prompt in enumerate(prompts):
             if not 0 < len(prompt) <= limit - sampling.max_new_tokens:
                 raise UserError(
@@ -59,109 +84,147 @@ class TransformersEngine:
                     f" {limit} positions leave room for 1 to {limit - sampling.max_new_tokens}; shorten one of them"
                 )
 
-    def _batches(self, prompts: Sequence[Any], group: int, fast: bool) -> Iterator[tuple[list[int], slice]]:
-        """Yield (prompts, columns of the keys): similar lengths together, and equal ones where padding is not masked."""
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        columns = [slice(i, i + self.batch_size) for i in range(0, group, self.batch_size)]
-        size = max(1, self.batch_size // group)
-        start = 0
-        while start < len(order):
-            end = min(start + size, len(order))
-            if not fast:
-                end = next((i for i in range(start, end) if len(prompts[order[i]]) > len(prompts[order[start]])), end)
-            for part in columns:
-                yield order[start:end], part
-            start = end
+    def _generate(
+        self,
+        prompts: list[tuple[int, ...]],
+        keys: np.ndarray,
+        sampling: Sampling,
+        progress: Callable[[int], object] | None,
+    ) -> list[Completion]:
+        """Return the completions of flat ``keys``, which hold equally many for each prompt."""
+        fast = supports(self.model)
+        longest = max(map(len, prompts), default=0)
+        stepper = Decoder(self.model, longest + sampling.max_new_tokens) if fast else _Plain(self.model)
+        group, completions = len(keys) // max(1, len(prompts)), np.empty(len(keys), object)
+        for jobs in self._batches(prompts, group, fast):
+            mine = [prompts[job // group] for job in jobs]
+            completions[jobs] = _decode(stepper, mine, _Draws(keys[jobs], sampling), progress or (lambda count: None))
+        return completions.tolist()
+
+    def _batches(self, prompts: list[tuple[int, ...]], group: int, mixed: bool) -> Iterator[np.ndarray]:
+        """Yield indices of completions: similar prompts together, and only of one length where not ``mixed``."""
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))
+        jobs = (np.array(order, int)[:, None] * group + np.arange(group)).flatten()
+        lengths = np.repeat([0 if mixed else len(prompts[i]) for i in order], group)
+        for part in np.split(jobs, np.flatnonzero(np.diff(lengths)) + 1):
+            if len(part):
+                yield from np.array_split(part, math.ceil(len(part) / self.batch_size))
 
 
-class _Grid:
-    """The completions of one batch, [P, G], and which of them are not finished."""
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Switch dropout and the like off: they are no part of the policy."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _decode(
+    stepper: Stepper, prompts: list[tuple[int, ...]], draws: "_Draws", progress: Callable[[int], object]
+) -> list[Completion]:
+    """Return one completion for each of ``prompts``; tell ``progress`` how many have left the batch."""
+    distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
+    owners = torch.tensor([distinct[prompt] for prompt in prompts])
+    tokens = draws.sample(stepper.start(list(distinct), owners))
+    while not draws.done():
+        rows = draws.pack()
+        if rows is not None:
+            progress(len(tokens) - len(rows))
+            stepper.keep(rows)
+            tokens = tokens[rows]
+        tokens = draws.sample(stepper.advance(tokens))
+    progress(len(tokens))
+    return draws.completions()
+
+
+class _Draws:
+    """The draws of one batch: which completion stands in which row, which are unfinished, and all that was drawn."""
 
     def __init__(self, keys: np.ndarray, sampling: Sampling) -> None:
-        self.keys, self.sampling = keys, sampling
-        room = sampling.max_new_tokens
-        self.uniforms = torch.from_numpy(seeds.uniform(keys.reshape(-1, 1), np.arange(room)[None, :]))
-        self.tokens = torch.zeros((keys.size, room), dtype=torch.long)
-        self.logprobs = torch.zeros((keys.size, room), dtype=torch.double)
-        self.lengths = torch.full((keys.size,), room)
-        self.rows = torch.arange(keys.size).view(keys.shape)  # which completion stands where in the present grid
-        self.alive = torch.ones(keys.shape, dtype=torch.bool)
+        self.sampling, self.room, self.step = sampling, sampling.max_new_tokens, 0
+        self.uniforms = torch.from_numpy(seeds.uniform(keys[None, :], np.arange(self.room)[:, None]))
+        self.tokens = torch.zeros((self.room, len(keys)), dtype=torch.long)
+        self.logprobs = torch.zeros((self.room, len(keys)), dtype=torch.double)
+        self.lengths = torch.full((len(keys),), self.room)
+        self.rows = torch.arange(len(keys))
+        self.alive = torch.ones(len(keys), dtype=torch.bool)
         self.stop = torch.tensor(sampling.stop, dtype=torch.long)
-        self.step = 0
 
     def sample(self, logits: Tensor) -> Tensor:
-        """Draw the next token of each completion in the present grid from ``logits`` [P * G, V]; return them, [P, G]."""
-        rows = self.rows.flatten()
-        p = probabilities(logits, self.sampling)
-        tokens, logprobs = draw(p, self.uniforms[rows, self.step])
-        here = self.alive.flatten()
-        written = rows[here]
-        self.tokens[written, self.step], self.logprobs[written, self.step] = tokens[here], logprobs[here]
-        ended = here & torch.isin(tokens, self.stop)
+        """Draw the next token of each row from ``logits`` [N, V]; return them, [N].
+
+        A finished row that is still there goes on; nobody reads what it draws.
+        """
+        uniforms = self.uniforms[self.step].index_select(0, self.rows)
+        size = max(1, MASSES_AT_ONCE // logits.shape[1])
+        parts = zip(logits.float().split(size), uniforms.split(size), strict=True)
+        drawn = [draw(masses(part, self.sampling), u) for part, u in parts]
+        tokens, logprobs = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*drawn, strict=True))
+        self.tokens[self.step].index_copy_(0, self.rows, tokens)
+        self.logprobs[self.step].index_copy_(0, self.rows, logprobs)
         self.step += 1
-        self.lengths[rows[ended]] = self.step
-        self.alive &= ~ended.view(self.alive.shape)
-        return tokens.view(self.rows.shape)
+        ended = torch.isin(tokens, self.stop).logical_and_(self.alive)
+        self.lengths[self.rows[ended]] = self.step
+        self.alive ^= ended
+        return tokens
 
     def done(self) -> bool:
         """Return whether nothing is left to draw."""
-        return self.step == self.sampling.max_new_tokens or not bool(self.alive.any())
+        return self.step == self.room or not bool(self.alive.any())
 
-    def pack(self, worth: float = 0.75) -> tuple[Tensor, Tensor] | None:
-        """Drop finished completions where that shrinks the grid to ``worth`` of it or less.
+    def pack(self) -> Tensor | None:
+        """Let finished rows go where there are many: unfinished ones from the end take the places of finished ones.
 
-        Returns the prompts that stay, [P'], and the flat indices of the new grid in the old, [P', G']; a prompt with
-        fewer completions left than another keeps finished ones in their places.
+        Returns which row stands in each place now, or None where nothing was changed.
         """
-        left = self.alive.sum(1)
-        prompts, group = left.nonzero()[:, 0], int(left.max())
-        if len(prompts) * group > worth * self.alive.numel():
+        left = int(self.alive.sum())
+        if left > PACK_AT * len(self.rows):
             return None
-        first = (~self.alive[prompts]).int().argsort(dim=1, stable=True)[:, :group]
-        flat = prompts[:, None] * self.alive.shape[1] + first
-        self.rows, self.alive = self.rows.flatten()[flat], self.alive.flatten()[flat]
-        return prompts, flat
+        rows = torch.arange(left)
+        rows[~self.alive[:left]] = self.alive[left:].nonzero()[:, 0] + left
+        self.rows, self.alive = self.rows[rows], torch.ones(left, dtype=torch.bool)
+        return rows
 
-    def completions(self) -> list[list[Completion]]:
-        """Return the completions, G for each prompt."""
-        tokens, logprobs, lengths = self.tokens.tolist(), self.logprobs.tolist(), self.lengths.tolist()
-        stop = set(self.sampling.stop)
-        flat = [
-            Completion(t[:n], p[:n], "stop" if t[n - 1] in stop else "length")
-            for t, p, n in zip(tokens, logprobs, lengths, strict=True)
-        ]
-        size = self.keys.shape[1]
-        return [flat[i : i + size] for i in range(0, len(flat), size)]
+    def completions(self) -> list[Completion]:
+        """Return the completions in the order of the keys."""
+        stop, lengths = set(self.sampling.stop), self.lengths.tolist()
+        columns = zip(self.tokens.t().tolist(), self.logprobs.t().tolist(), lengths, strict=True)
+        return [Completion(t[:n], p[:n], "stop" if t[n - 1] in stop else "length") for t, p, n in columns]
 
 
-def _fast(model: Any, prompts: list[Sequence[int]], grid: _Grid) -> None:
-    """Fill the grid with the fast decoder."""
-    decoder = Decoder(model)
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    group = grid.keys.shape[1]
-    logits = decoder.prefill(ids, lengths, group, grid.sampling.max_new_tokens)
-    tokens = grid.sample(logits.repeat_interleave(group, 0))
-    while not grid.done():
-        packed = grid.pack()
-        if packed is not None:
-            decoder.keep(*packed)
-            tokens = tokens.flatten()[packed[1]]
-        tokens = grid.sample(decoder.advance(tokens))
+class _Plain:
+    """Any model's own forward and cache; the prompts of a batch have one length, so that nothing is padded."""
 
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.cache: Any = None
+        known = inspect.signature(model.forward).parameters
+        self.options = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
 
-def _plain(model: Any, prompts: list[Sequence[int]], grid: _Grid) -> None:
-    """Fill the grid with the model's own forward and cache; the prompts have one length, so nothing is padded."""
-    group = grid.keys.shape[1]
-    output = model(input_ids=torch.tensor([list(prompt) for prompt in prompts]), use_cache=True)
-    cache = output.past_key_values
-    cache.batch_repeat_interleave(group)
-    tokens = grid.sample(output.logits[:, -1].float().repeat_interleave(group, 0))
-    while not grid.done():
-        packed = grid.pack()
-        if packed is not None:
-            cache.batch_select_indices(packed[1].flatten())
-            tokens = tokens.flatten()[packed[1]]
-        output = model(input_ids=tokens.flatten()[:, None], past_key_values=cache, use_cache=True)
-        tokens = grid.sample(output.logits[:, -1].float())
+    def start(self, prompts: Sequence[Sequence[int]], owners: Tensor) -> Tensor:
+        """See :class:`Stepper`."""
+        logits = self._forward(torch.tensor(prompts), None)
+        self.keep(owners)
+        return logits[owners]
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        """See :class:`Stepper`."""
+        return self._forward(tokens[:, None], self.cache)
+
+    def keep(self, rows: Tensor) -> None:
+        """See :class:`Stepper`."""
+        self.cache.batch_select_indices(rows.to(self.model.device))
+
+    def _forward(self, ids: Tensor, cache: Any) -> Tensor:
+        ids = ids.to(self.model.device)
+        output = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.options)
+        self.cache = getattr(output, "past_key_values", None)
+        if self.cache is None:
+            raise UserError(
+                f"{type(self.model).__name__} keeps no keys and values: the transformers engine cannot decode it"
+            )
+        return output.logits[:, -1].cpu()

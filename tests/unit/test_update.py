@@ -16,7 +16,9 @@ from sage.train.optim import NonFinite, make_optimiser
 from sage.train.state import Clock
 from sage.train.update import Statistics, Updater, micro_batches
 
-SHAPE = config.Model(hidden_size=16, intermediate_size=32, layers=2, heads=2, kv_heads=1, max_positions=64)
+SHAPE = config.Model(
+    hidden_size=16, intermediate_size=32, layers=2, heads=2, kv_heads=1, max_positions=64, init_std=0.02
+)
 OPTIMISER = config.Optimiser(
     lr=1e-2, schedule="constant", warmup=0.0, weight_decay=0.0, max_grad_norm=1e9, betas=[0.9, 0.98]
 )

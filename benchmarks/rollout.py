@@ -1,0 +1,103 @@
+"""Tokens a second of the rollout engine beside transformers' ``generate``, in the same run, on a laptop-sized model.
+
+Each round times the fast decoder, the plain cached loop that other architectures get, and ``model.generate``; the ratios
+are taken within a round, and their medians printed. Tokens are those up to and with the stop token: what follows a
+completion's end counts for nobody. Example: ``python -m benchmarks.rollout --completions 512 --rounds 7``
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from unittest import mock
+
+import numpy as np
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from sage import seeds
+from sage.rollout import Sampling
+from sage.rollout.transformers import TransformersEngine
+
+PAD, STOP, VOCABULARY = 0, 2, 24
+
+
+def make_model(mlp: int) -> Qwen2ForCausalLM:
+    """Return a random Qwen2 of the size that the laptop suites train; its completions end by chance."""
+    torch.manual_seed(0)
+    shape = dict(hidden_size=64, intermediate_size=mlp, num_hidden_layers=3, max_position_embeddings=256)
+    heads = dict(num_attention_heads=2, num_key_value_heads=2, tie_word_embeddings=True, initializer_range=0.1)
+    return Qwen2ForCausalLM(Qwen2Config(**shape, **heads, vocab_size=VOCABULARY, pad_token_id=PAD)).eval()
+
+
+def make_prompts(count: int, length: int) -> list[list[int]]:
+    """Return prompts of nearly one length, as those of one kind of puzzle are."""
+    draw = np.random.default_rng(0)
+    return [
+        [1, *draw.integers(3, VOCABULARY, size=length - 1 - int(draw.integers(0, 5))).tolist()] for _ in range(count)
+    ]
+
+
+def sample(model: torch.nn.Module, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
+    """Sample with the engine; return the number of tokens."""
+    keys = seeds.generator(0, "keys").integers(0, 2**64, size=(len(prompts), group), dtype=np.uint64)
+    groups = TransformersEngine(model, batch_size=keys.size).generate(prompts, keys, sampling)
+    return sum(len(completion.tokens) for completions in groups for completion in completions)
+
+
+def generate(model: Qwen2ForCausalLM, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
+    """Sample with transformers, padding on the left; return the number of tokens."""
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[PAD] * (longest - len(prompt)) + prompt for prompt in prompts]).repeat_interleave(group, 0)
+    options = dict(do_sample=True, top_k=0, max_new_tokens=sampling.max_new_tokens, eos_token_id=STOP, pad_token_id=PAD)
+    torch.manual_seed(1)
+    with torch.inference_mode():
+        new = model.generate(ids, attention_mask=(ids != PAD).long(), **options)[:, longest:]
+    ended = (new == STOP).long().cumsum(1)
+    return int((ended - (new == STOP).long() == 0).sum())
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Return tokens a second of one call."""
+    started = time.perf_counter()
+    return work() / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Time the three in turn and print medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default, text in [
+        ("completions", 512, "in all"),
+        ("prompts", 16, "distinct prompts"),
+        ("length", 30, "tokens of the longest prompt"),
+        ("tokens", 48, "at most, a completion"),
+        ("mlp", 256, "width of the MLP"),
+        ("rounds", 5, "how often each is timed"),
+        ("threads", 1, "of the CPU"),
+    ]:
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{text} (default: {default})")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(json.dumps(measure(options), indent=1))
+
+
+def measure(options: argparse.Namespace) -> dict[str, object]:
+    """Return median tokens a second, and median ratios to ``generate``, of what ``options`` ask for."""
+    model, prompts = make_model(options.mlp), make_prompts(options.prompts, options.length)
+    arguments = (model, prompts, options.completions // options.prompts, Sampling(options.tokens, (STOP,)))
+    ways: dict[str, Callable[[], int]] = {
+        "fast": lambda: sample(*arguments),
+        "plain": mock.patch("sage.rollout.transformers.supports", lambda model: False)(lambda: sample(*arguments)),
+        "generate": lambda: generate(*arguments),
+    }
+    for work in ways.values():
+        work()
+    rounds = [{name: rate(work) for name, work in ways.items()} for _ in range(options.rounds)]
+    tokens = {name: round(statistics.median(r[name] for r in rounds)) for name in ways}
+    ratios = {name: round(statistics.median(r[name] / r["generate"] for r in rounds), 2) for name in ways}
+    return {"tokens_per_second": tokens, "ratio_to_generate": ratios, "threads": options.threads}
+
+
+if __name__ == "__main__":
+    main()
