@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import random
 import re
 
 import pytest
@@ -65,7 +66,7 @@ def brute_canonical(problem: str) -> str:
         to = {"ABCDEFGH"[old]: "ABCDEFGH"[new] for new, old in enumerate(order)}
         renamed = []
         for old in order:
-            text = re.sub("[A-H]", lambda m: to[m[0]], clauses[old][1:])
+            text = clauses[old][1:].translate(str.maketrans(to))
             for sign in "&|=":
                 if sign in text:
                     text = sign.join(sorted(text.split(sign)))
@@ -75,7 +76,7 @@ def brute_canonical(problem: str) -> str:
 
 
 def test_the_canonical_form_is_that_of_all_permutations():
-    generator = __import__("random").Random(5)
+    generator = random.Random(5)
     for n in (2, 3, 4):
         found = list(itertools.islice(generate.puzzles(n, ALL_KINDS, generator), 60))
         for (p, _), (q, _) in itertools.combinations(found[:25], 2):
@@ -89,13 +90,19 @@ def test_the_canonical_form_is_that_of_all_permutations():
 
 @pytest.mark.parametrize(("n", "count"), [(2, 10), (3, 328)])
 def test_the_number_of_puzzles_of_literals_and_conjunctions(n, count):
-    """Literals on anybody, oneself too, and conjunctions of two people: 10 and 328 with one solution up to renaming."""
+    """Literals on anybody, oneself too, and conjunctions of two people: 10 and 328 with one solution up to renaming.
+
+    Without literals on oneself, which the generator does not draw, they are 8 and 288.
+    """
     options = []
     for _ in range(n):
         literals = [("is", q, knight) for q in range(n) for knight in (True, False)]
         options.append([*literals, *generate.statements("and", 0, n)])
     found = {logic.canonical(p) for p in itertools.product(*options) if logic.unique_solution(p) is not None}
     assert len(found) == count
+    drawn = [[*generate.statements("literal", p, n), *generate.statements("and", p, n)] for p in range(n)]
+    found = {logic.canonical(p) for p in itertools.product(*drawn) if logic.unique_solution(p) is not None}
+    assert len(found) == {10: 8, 328: 288}[count]
 
 
 def test_splits_share_no_puzzle_up_to_renaming_and_test_sets_have_none_twice():
@@ -117,6 +124,19 @@ def test_splits_share_no_puzzle_up_to_renaming_and_test_sets_have_none_twice():
 def test_too_small_a_space_is_one_line():
     with pytest.raises(UserError, match=r"people: 2, split: test: only \d+ different puzzles found, 40 asked for"):
         knights.build(spec(people=[2]), seed=1)
+
+
+@pytest.mark.parametrize("kinds", [{"literal": 1.0}, {"literal": 1.0, "not": 2.0}])
+def test_a_grammar_without_puzzles_is_one_line_too(kinds):
+    """Swapping all roles keeps what literals say, so they never single out a solution."""
+    with pytest.raises(UserError, match="people: 4, split: test: only 0 different puzzles found, 40 asked for"):
+        knights.build(spec(statements=kinds), seed=1)
+
+
+def test_a_number_of_people_named_twice_counts_twice():
+    records = knights.build(spec(people=[4, 5, 4], size=30), seed=1)
+    assert [r.extra["people"] for r in records[:4]] == [4, 5, 4, 4]
+    assert len({r.id for r in records}) == 30
 
 
 def test_answers_are_balanced():
@@ -163,6 +183,8 @@ DERIVATIONS = {
     "SAKaBNaBNbCN!AKBNCN": ("correct", "correct"),  # restating what is held is harmless
     "!AKBNCN": ("wrong", "correct"),  # nothing derived
     "SAKaBN!AKBNCN": ("wrong", "correct"),  # incomplete
+    "SAKSBNSCN!AKBNCN": ("wrong", "correct"),  # supposes what follows, which would be guessing
+    "SAKaBNSCN!AKBNCN": ("wrong", "correct"),
     "SAKaBKbCN!AKBNCN": ("wrong", "correct"),  # does not follow
     "SAKSAKaBNbCN!AKBNCN": ("wrong", "correct"),  # supposes what is held
     "SAKaBNbCN!ANBNCN": ("wrong", "wrong"),
@@ -215,6 +237,8 @@ def test_a_strictly_correct_derivation_implies_the_right_answer(data):
 
 def test_chance_is_one_guess_among_all_answers():
     assert knights.chance(PUZZLE) == 1 / 8
+    at_256 = [1 - (1 - knights.chance(Record("p", "", "AKBKCKDKEKFKGKHK"[: 2 * n]))) ** 256 for n in (5, 6, 7, 8)]
+    assert [round(value, 2) for value in at_256] == [1.00, 0.98, 0.87, 0.63]
 
 
 @pytest.mark.parametrize(
@@ -224,6 +248,7 @@ def test_chance_is_one_guess_among_all_answers():
         ({"people": [9]}, r"people\.0.*less than or equal to 8"),
         ({"statements": {"xor": 1.0}}, "statements"),
         ({"statements": {"and": 0.0}}, "at least one kind"),
+        ({"statements": {"and": float("inf")}}, "statements.and: .*finite"),
         ({"traces": {"careful": 1.0}}, "traces: needed by split sft, and by no other"),
         ({"sizes": 4}, r"unknown key 'sizes' \(did you mean 'size'"),
     ],

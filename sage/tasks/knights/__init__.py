@@ -10,15 +10,27 @@ from sage import seeds
 from sage.strict import Strict
 from sage.tasks import Record
 from sage.tasks.knights import grade
+from sage.tasks.knights.english import from_public, to_public
 from sage.tasks.knights.generate import draw_split
-from sage.tasks.knights.logic import Puzzle
+from sage.tasks.knights.logic import Puzzle, record_id
 from sage.tasks.knights.render import VOCABULARY, parse_puzzle, parse_roles, puzzle_text, roles_text
 from sage.tasks.knights.traces import derive
 
-__all__ = ["GRADES", "VOCABULARY", "Spec", "build", "chance", "prompt", "score", "target"]
+__all__ = [
+    "GRADES",
+    "VOCABULARY",
+    "Spec",
+    "build",
+    "chance",
+    "from_public",
+    "prompt",
+    "score",
+    "target",
+    "to_public",
+]
 
 GRADES = grade.GRADES
-Weight = Annotated[float, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Spec(Strict):
@@ -48,13 +60,12 @@ def build(spec: Spec, seed: int) -> list[Record]:
     No puzzle of one split is in another, up to renaming; in a split other than sft none is there twice.
     """
     weights = {str(kind): weight for kind, weight in spec.statements.items()}
+    order = [spec.people[i % len(spec.people)] for i in range(spec.size)]
     found = {}
-    for i, n in enumerate(spec.people):
-        count = len(range(i, spec.size, len(spec.people)))
+    for n in dict.fromkeys(order):
         generator = random.Random(seeds.stream(seed, "knights", spec.split, n))
         distinct = spec.split != "sft"
-        found[n] = iter(draw_split(n, count, spec.split, weights, distinct, generator)) if count else iter(())
-    order = [spec.people[i % len(spec.people)] for i in range(spec.size)]
+        found[n] = iter(draw_split(n, order.count(n), spec.split, weights, distinct, generator))
     traces = random.Random(seeds.stream(seed, "knights", spec.split, "traces"))
     return [_record(i, *next(found[n]), spec, traces) for i, n in enumerate(order)]
 
@@ -62,7 +73,7 @@ def build(spec: Spec, seed: int) -> list[Record]:
 def _record(
     number: int, puzzle: Puzzle, roles: tuple[bool, ...], identity: str, spec: Spec, generator: random.Random
 ) -> Record:
-    name = f"n{len(puzzle)}-{identity[:12]}"
+    name = record_id(puzzle, identity)
     if spec.traces is None:
         return Record(name, puzzle_text(puzzle), roles_text(roles), {"people": len(puzzle)})
     mode = str(generator.choices(list(spec.traces), list(spec.traces.values()))[0])

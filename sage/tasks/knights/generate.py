@@ -11,6 +11,7 @@ from sage.tasks.knights.logic import CONNECTIVES, Puzzle, Statement, digest, tru
 # A puzzle belongs to the split into whose interval its identity falls, so splits are disjoint however they are built.
 SPLITS = {"test": (0.0, 0.2), "dev": (0.2, 0.3), "rl": (0.3, 0.5), "sft": (0.5, 1.0)}
 KINDS = ("literal", *CONNECTIVES)
+FRUITLESS = 200  # solutions given up in a row after which a grammar is taken to have no puzzle at all
 
 
 def split_of(identity: str) -> str:
@@ -45,18 +46,22 @@ def fitting(kind: str, speaker: int, roles: tuple[bool, ...]) -> tuple[Statement
 
 
 def puzzles(n: int, weights: dict[str, float], generator: random.Random) -> Iterator[tuple[Puzzle, tuple[bool, ...]]]:
-    """Yield random puzzles of ``n`` people with their only solution, for ever.
+    """Yield random puzzles of ``n`` people with their only solution, for ever where the grammar has any.
 
     The solution is drawn first, uniformly over the 2^n, and then statements that fit it until no other solution does,
     so that no answer is commoner than another; a solution that 100 sets of statements leave ambiguous is given up.
+    Literals alone always leave it so: each says whether two people are alike, which holds with all roles swapped too.
     """
     kinds, shares = list(weights), list(weights.values())
-    while True:
+    fruitless = 0
+    while fruitless < FRUITLESS:
+        fruitless += 1
         roles = tuple(generator.random() < 0.5 for _ in range(n))
         for _ in range(100):
             chosen = generator.choices(kinds, shares, k=n)
             puzzle = tuple(generator.choice(fitting(kind, p, roles)) for p, kind in enumerate(chosen))
             if unique_solution(puzzle) == roles:
+                fruitless = 0
                 yield puzzle, roles
                 break
 

@@ -2,6 +2,8 @@
 
 A checker of single steps, which knows nothing of how derivations are made. A step follows where the statement of one
 person, under what is held so far, leaves no other role: nothing is taken on trust, and nothing needs to be clever.
+A supposition is allowed only where no single statement forces a new role or contradicts what is held: else supposing
+everybody's role and deriving nothing would be a derivation, and a guess be right with chance 2^-n under ``strict`` too.
 """
 
 from dataclasses import dataclass, field
@@ -92,10 +94,20 @@ class _Checker:
             self._derive(_index(kind, SPEAKERS[:n]), person, role)
 
     def _suppose(self, person: int, role: bool) -> None:
-        if person in self.roles:
+        if person in self.roles or self._something_follows():
             raise Unsound
         self.suppositions.append((person, role, dict(self.roles)))
         self.roles[person] = role
+
+    def _something_follows(self) -> bool:
+        """Return whether some statement alone gives a role that is not held, or contradicts what is held."""
+        n, held = len(self.puzzle), self._held()
+        unknown = [person for person in range(n) if person not in self.roles]
+        for speaker in range(n):
+            left = constraint(self.puzzle, speaker) & held
+            if not left or any(not left & where(n, p, role) for p in unknown for role in (True, False)):
+                return True
+        return False
 
     def _reverse(self, person: int, role: bool) -> None:
         if not self.contradicted or not self.suppositions:

@@ -10,7 +10,7 @@ bit p of a says whether person p is a knight. So intersection is ``&``, and n = 
 import hashlib
 import itertools
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 Statement = tuple
 Puzzle = tuple[Statement, ...]
@@ -52,15 +52,20 @@ def truth(statement: Statement, n: int) -> int:
 
 def constraint(puzzle: Puzzle, speaker: int) -> int:
     """Return the assignments in which ``speaker`` is a knight just where the speaker's statement is true."""
-    n = len(puzzle)
-    return everything(n) & ~(where(n, speaker, True) ^ truth(puzzle[speaker], n))
+    return _constraint(speaker, puzzle[speaker], len(puzzle))
+
+
+@cache
+def _constraint(speaker: int, statement: Statement, n: int) -> int:
+    return everything(n) & ~(where(n, speaker, True) ^ truth(statement, n))
 
 
 def solutions(puzzle: Puzzle) -> int:
     """Return the assignments that meet every constraint."""
-    result = everything(len(puzzle))
-    for speaker in range(len(puzzle)):
-        result &= constraint(puzzle, speaker)
+    n = len(puzzle)
+    result = everything(n)
+    for speaker, statement in enumerate(puzzle):
+        result &= _constraint(speaker, statement, n)
     return result
 
 
@@ -112,15 +117,20 @@ def _colours(puzzle: Puzzle) -> list[int]:
         for p in range(n):
             marked = [(colour, q == p) for q, colour in enumerate(colours)]
             said = sorted((colours[q], repr(renamed(puzzle[q], marked))) for q in range(n) if q != p)
-            signatures.append((colours[p], repr(renamed(puzzle[p], marked)), said))
-        ranks = {signature: i for i, signature in enumerate(sorted(map(repr, signatures)))}
-        ordered = sorted(set(ranks))
-        new = [ordered.index(repr(signature)) for signature in signatures]
+            signatures.append(repr((colours[p], repr(renamed(puzzle[p], marked)), said)))
+        ordered = sorted(set(signatures))
+        new = [ordered.index(signature) for signature in signatures]
         if len(set(new)) == len(set(colours)):
             return new
         colours = new
 
 
+@lru_cache(maxsize=1 << 18)  # the same puzzle is drawn again and again where nearly all of a split are wanted
 def digest(puzzle: Puzzle) -> str:
     """Return the hex SHA-256 of the canonical form: the puzzle's identity up to renaming."""
     return hashlib.sha256(repr(canonical(puzzle)).encode()).hexdigest()
+
+
+def record_id(puzzle: Puzzle, identity: str) -> str:
+    """Return the id of a puzzle with this :func:`digest`: the number of people and 48 bits of it."""
+    return f"n{len(puzzle)}-{identity[:12]}"
