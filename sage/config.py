@@ -105,6 +105,7 @@ class Model(Strict):
     heads: Positive
     kv_heads: Positive
     max_positions: Positive
+    init_std: Rate  # of the weights; small models of few words learn far sooner with more than the usual 0.02
 
 
 class Optimiser(Strict):

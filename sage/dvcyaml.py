@@ -44,6 +44,8 @@ def render(suites: list["Suite"]) -> str:
 
 def plots(suite: "Suite") -> list[dict[str, Any]]:
     """Return one plot a column of the step logs, with a line a training run, and the report's figures."""
+    from sage.report.figures import FIGURES
+
     logs = [str(file) for file in grid.training_logs(suite)]
     curves = [
         {
@@ -56,14 +58,15 @@ def plots(suite: "Suite") -> list[dict[str, Any]]:
         }
         for column, title in CURVES.items()
     ]
-    return [*curves, {str(paths.report(suite.name) / "figures"): None}]
+    figures = [str(paths.report(suite.name) / "figures" / f"{name}.svg") for name in FIGURES]
+    return [*curves, *({figure: None} for figure in figures)]
 
 
 def report(suite: "Suite") -> dict[str, Any]:
     """Return the stage that refreshes the report from the committed files."""
     return {
         "cmd": f"python -m sage.report --config {suite.path}",
-        "deps": [str(paths.DATA / suite.name / "metrics"), "sage/report", str(suite.path)],
+        "deps": [str(paths.DATA / suite.name / "metrics"), "sage/report", str(suite.path), str(paths.METHODS)],
         "outs": [{str(paths.report(suite.name)): {"cache": False, "persist": True}}],
     }
 

@@ -3,6 +3,7 @@ rule render_report:
         metrics=lambda wildcards: grid.metrics(SUITES[wildcards.suite]),
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
+        code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html")),
     output:
         page=paths.report("{suite}") / "index.html",
         table=paths.report("{suite}") / "tables/main.csv",
@@ -14,5 +15,7 @@ rule render_report:
         "../../environment.yml"
     params:
         config=config_file,
+        title=lambda wildcards: SUITES[wildcards.suite].title,
+        labels=lambda wildcards: [method.label for method in SUITES[wildcards.suite].loaded_methods.values()],
     shell:
         "python -m sage.report --config {params.config} 2>&1 | tee {log}"
