@@ -1,0 +1,74 @@
+"""The page: what was run, the main table, the figures with captions; it opens from the disk and asks no network."""
+
+from typing import Any
+
+import jinja2
+
+from sage import __version__, paths
+from sage.report import figures, tables
+from sage.report.read import Results
+
+
+def render(results: Results) -> str:
+    """Return the HTML of the report."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sage.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("index.html").render(
+        suite=results.suite,
+        version=__version__,
+        facts=facts(results),
+        methods=methods(results),
+        headings=tables.headings(results),
+        rows=[{**row, "texts": [_cell(value) for value in row["values"]]} for row in tables.main_rows(results)],
+        notes=tables.FOOTNOTES,
+        problems=results.problems,
+        figures=[{"name": name, "caption": caption} for name, (_, caption) in figures.FIGURES.items()],
+        metrics=paths.DATA / results.suite.name / "metrics",
+        command=f"python -m sage.report --config {results.suite.path}",
+    )
+
+
+def facts(results: Results) -> dict[str, str]:
+    """Return what was run, from the metric files and the side files of the runs."""
+    first = results.cells[0]
+    suite, hours = results.suite, sum(run["seconds"] for run in results.runs) / 3600
+    counts = {cell["benchmark"]: len(cell["problems"]) for cell in results.cells}
+    found = {
+        "Suite": f"{suite.name}: {len(suite.methods)} methods x {len(suite.seeds)} seeds x {len(suite.benchmarks)} benchmarks",
+        "Benchmarks": ", ".join(f"{name} ({count} problems)" for name, count in counts.items()),
+        "Samples": f"n = {first['n']} a problem at temperature {first['temperature']:g}, top-p {first['top_p']:g},"
+        f" engine {first['engine']}",
+        "Cells": f"{len(results.cells)} of {len(suite.methods) * len(suite.seeds) * len(suite.benchmarks)}",
+    }
+    if results.runs:
+        commits = sorted({run["commit"][:10] for run in results.runs if run["commit"]})
+        found["Training"] = f"{len(results.runs)} runs, {hours:.2f} hours in all"
+        found["Commit of the runs"] = ", ".join(commits) or "not in a git repository"
+    return found
+
+
+def methods(results: Results) -> list[dict[str, Any]]:
+    """Return a row a method: what it optimises, its estimator by name."""
+    colours = figures.palette(results)
+    rows = []
+    for name, method in results.suite.loaded_methods.items():
+        aims = method.objective
+        rows.append(
+            {
+                "name": name,
+                "label": method.label,
+                "colour": colours[method.label],
+                "advantage": aims.advantage if aims else "–",
+                "reducer": aims.reducer if aims else "–",
+                "divergence": f"{aims.kl.estimator}, beta {aims.kl.beta * aims.kl.scale:g}"
+                if aims and aims.kl
+                else "none",
+                "guide": (aims.guide if aims else None) or "none",
+            }
+        )
+    return rows
+
+
+def _cell(value: tuple[float, float] | None) -> dict[str, Any]:
+    return {"text": tables.cell_text(value, "±"), "sort": "" if value is None else f"{value[0]:.6f}"}
