@@ -62,10 +62,19 @@ def count(task: Any, records: list["Record"], samples: "pd.DataFrame") -> dict[s
         texts = Counter(samples.loc[samples["problem"] == record.id, "text"])
         tally = {grade: dict.fromkeys(VERDICTS, 0) for grade in task.GRADES}
         for text, times in texts.items():
-            for grade, verdict in task.score(record, text).items():
+            for grade, verdict in _score(task, record, text).items():
                 tally[grade][verdict] += times
         counts[record.id] = tally
     return counts
+
+
+def _score(task: Any, record: "Record", text: str) -> dict[str, str]:
+    """Return the verdict of each grade; a grader that fails, as on a gold answer it cannot read, is an ``error``."""
+    try:
+        return dict(task.score(record, text))
+    except Exception as error:
+        print(f"error: problem {record.id}: the grader failed ({type(error).__name__}: {error})", flush=True)
+        return dict.fromkeys(task.GRADES, "error")
 
 
 def _curves(cell: Cell, records: list["Record"], counts: Any) -> tuple[dict[str, list[float]], list[float] | None]:
@@ -125,6 +134,7 @@ def _scalars(cell: Cell, samples: "pd.DataFrame", counts: Any, curves: Any, chan
     return {
         "schema": SCHEMA,
         **{grade: {f"pass@{k}": passk.at(curve, k) for k in ks} for grade, curve in named.items()},
+        "errors": sum(tally[primary]["error"] + tally[primary]["timeout"] for tally in counts.values()),
         "truncated": round(float((samples["finish"] == "length").mean()), 6),
         "unparseable": round(unparseable / len(samples), 6),
         "mean_tokens": round(float(np.mean([len(tokens) for tokens in samples["tokens"]])), 4),

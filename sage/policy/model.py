@@ -60,6 +60,7 @@ def load_model(folder: Path) -> nn.Module:
     """Return the model saved in ``folder``, float32, in evaluation mode."""
     from transformers import AutoModelForCausalLM
 
+    _quiet()
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
 
 
@@ -72,5 +73,13 @@ def load_tokenizer(folder: Path) -> Any:
 
 def save(folder: Path, model: Any, tokenizer: Any) -> None:
     """Write model and tokenizer into ``folder`` as any transformers program loads them."""
+    _quiet()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _quiet() -> None:
+    """Switch off transformers' own progress bars, which would stand between those of a stage."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

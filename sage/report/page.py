@@ -1,8 +1,10 @@
 """The page: what was run, the main table, the figures with captions; it opens from the disk and asks no network."""
 
+import re
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from sage import __version__, paths
 from sage.report import figures, tables
@@ -14,6 +16,7 @@ def render(results: Results) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sage.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters.update(prose=prose, plain=lambda text: text.replace("`", ""))
     return environment.get_template("index.html").render(
         suite=results.suite,
         version=__version__,
@@ -29,10 +32,15 @@ def render(results: Results) -> str:
     )
 
 
+def prose(text: str) -> Markup:
+    """Return a sentence as HTML: words between backticks as code, ``+-`` as one sign."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text.replace("+-", "±")))))
+
+
 def facts(results: Results) -> dict[str, str]:
     """Return what was run, from the metric files and the side files of the runs."""
     first = results.cells[0]
-    suite, hours = results.suite, sum(run["seconds"] for run in results.runs) / 3600
+    suite, minutes = results.suite, sum(run["seconds"] for run in results.runs) / 60
     counts = {cell["benchmark"]: len(cell["problems"]) for cell in results.cells}
     found = {
         "Suite": f"{suite.name}: {len(suite.methods)} methods x {len(suite.seeds)} seeds x {len(suite.benchmarks)} benchmarks",
@@ -43,7 +51,7 @@ def facts(results: Results) -> dict[str, str]:
     }
     if results.runs:
         commits = sorted({run["commit"][:10] for run in results.runs if run["commit"]})
-        found["Training"] = f"{len(results.runs)} runs, {hours:.2f} hours in all"
+        found["Training"] = f"{len(results.runs)} runs, {minutes:.0f} minutes in all"
         found["Commit of the runs"] = ", ".join(commits) or "not in a git repository"
     return found
 

@@ -63,10 +63,11 @@ class Run:
         for step in progress:
             self._step(step)
             progress.set_postfix(reward=f"{self.state.log[-1]['reward']:.3f}", refresh=False)
-            if self.state.step % self.config.save_every == 0:
-                save_state(self.work, self.state, self.policy, self.optimiser)
+            # Before the state: a run that goes on after this step never sees it again.
             if self.state.step in self.config.keep_steps:
                 models.save(self.work / f"model-step{self.state.step}", self.policy, self.tokenizer)
+            if self.state.step % self.config.save_every == 0:
+                save_state(self.work, self.state, self.policy, self.optimiser)
         self._publish()
 
     def _step(self, step: int) -> None:

@@ -48,3 +48,24 @@ def test_neighbouring_keys_at_any_position_differ():
     keys = np.arange(100, dtype=np.uint64)
     table = seeds.uniform(keys[:, None], np.arange(100)[None, :])
     assert len(np.unique(table)) == table.size
+
+
+def unshift(value: int, shift: int) -> int:
+    """Undo value ^ (value >> shift) on 64 bits."""
+    found = value
+    for _ in range(64 // shift):
+        found = value ^ (found >> shift)
+    return found
+
+
+def key_with_bits(bits: int) -> int:
+    """Return the key whose hash at position 0 is ``bits``: the finaliser of SplitMix64 backwards."""
+    z = unshift(bits, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
+    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
+    return (unshift(z, 30) - 0x9E3779B97F4A7C15) % 2**64
+
+
+def test_the_ends_of_the_interval_are_never_drawn():
+    lowest, highest = seeds.uniform(np.array([key_with_bits(0), key_with_bits(2**64 - 1)], np.uint64), 0)
+    assert lowest == 2.0**-53
+    assert highest == 1 - 2.0**-53
