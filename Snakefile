@@ -15,6 +15,7 @@ include: "workflow/rules/sample.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
+include: "workflow/rules/oracle.smk"
 
 
 rule all:

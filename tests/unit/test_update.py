@@ -109,6 +109,25 @@ def test_the_gradient_does_not_depend_on_micro_batches(models, aims, monkeypatch
         torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-12)
 
 
+def packed_hidden_rows(model, batch):
+    """Return what ``hidden_rows`` does, from all sequences side by side in one row without padding (its id is 0)."""
+    real = batch.ids != 0
+    position = torch.cat([torch.arange(int(n)) for n in real.sum(1)])
+    hidden = model.model(input_ids=batch.ids[real][None], position_ids=position[None], use_cache=False)
+    place = real.flatten().cumsum(0) - 1
+    return hidden.last_hidden_state[0, place[batch.rows]]
+
+
+@pytest.mark.parametrize("aims", METHODS, ids=lambda o: f"{o.reducer}-{o.kl.estimator if o.kl else None}-{o.guide}")
+def test_packed_input_gives_the_gradient_of_padded_input(models, aims, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
+    padded, _ = gradient(models, aims, rl())
+    monkeypatch.setattr("sage.policy.forward.hidden_rows", packed_hidden_rows)
+    packed, _ = gradient(models, aims, rl())
+    assert not torch.equal(packed, padded)  # another way of summing: were it the same one, nothing would be shown
+    torch.testing.assert_close(packed, padded, rtol=1e-6, atol=1e-9)
+
+
 def test_the_number_of_micro_batches():
     lengths = [3, 9, 5, 9, 4, 1]
     assert micro_batches(lengths, 10**6) == [[1, 3, 2, 4, 0, 5]]
