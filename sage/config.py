@@ -236,6 +236,8 @@ class Suite:
         self.name, self.path, self.content = name, path, content
 
     def __getattr__(self, key: str) -> Any:
+        if key == "content" or key.startswith("__"):  # asked for by pickle, before there is a content
+            raise AttributeError(key)
         return getattr(self.content, key)
 
     @cached_property
