@@ -66,7 +66,13 @@ def report(suite: "Suite") -> dict[str, Any]:
     """Return the stage that refreshes the report from the committed files."""
     return {
         "cmd": f"python -m sage.report --config {suite.path}",
-        "deps": [str(paths.DATA / suite.name / "metrics"), "sage/report", str(suite.path), str(paths.METHODS)],
+        "deps": [
+            str(paths.DATA / suite.name / "metrics"),
+            "sage/report",
+            str(suite.path),
+            str(paths.METHODS),
+            str(paths.CLAIMS),
+        ],
         "outs": [{str(paths.report(suite.name)): {"cache": False, "persist": True}}],
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sage import manifest, paths
 from sage.errors import UserError
-from sage.report import figures, page, statistics, tables
+from sage.report import claims, figures, page, statistics, tables
 from sage.report.read import Results, read
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ def build(suite: "Suite") -> Path:
         raise UserError(f"{paths.DATA / suite.name / 'metrics'}: no metric file of the suite; run `snakemake` first")
     for problem in results.problems:
         print(f"warning: {problem}", file=sys.stderr)
+    found = claims.findings(results)
     written = _tables(folder, results) + _figures(folder, results)
-    manifest.write_atomic(folder / "index.html", page.render(results))
+    manifest.write_atomic(folder / "findings.md", claims.markdown(results, found))
+    manifest.write_atomic(folder / "index.html", page.render(results, found))
     for stale in [*(folder / "tables").iterdir(), *(folder / "figures").iterdir()]:
         if stale not in written:
             stale.unlink()

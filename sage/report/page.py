@@ -7,11 +7,11 @@ import jinja2
 from markupsafe import Markup, escape
 
 from sage import __version__, paths
-from sage.report import figures, tables
+from sage.report import claims, figures, tables
 from sage.report.read import Results
 
 
-def render(results: Results) -> str:
+def render(results: Results, found: list[claims.Finding]) -> str:
     """Return the HTML of the report."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sage.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -25,6 +25,11 @@ def render(results: Results) -> str:
         headings=tables.headings(results),
         rows=[{**row, "texts": [_cell(value) for value in row["values"]]} for row in tables.main_rows(results)],
         notes=tables.FOOTNOTES,
+        findings={
+            "headings": claims.HEADINGS,
+            "rows": [claims.row(f) for f in found],
+            "note": claims.explanation(found),
+        },
         problems=results.problems,
         figures=[{"name": name, "caption": caption} for name, (_, caption) in figures.FIGURES.items()],
         metrics=paths.DATA / results.suite.name / "metrics",

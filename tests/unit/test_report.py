@@ -84,6 +84,21 @@ def test_the_numbers_are_those_of_the_files(suite):
     assert text.format("±") in (folder / "index.html").read_text()
 
 
+def test_the_findings_compare_the_methods_of_the_suite_seed_by_seed(suite):
+    build(suite)
+    text = (paths.report(suite.name) / "findings.md").read_text()
+    branch, plain = (
+        [curve(suite.name, name, seed, "knights_n4", "strict")[0] for seed in suite.seeds]
+        for name in ("grpo_branch", "grpo")
+    )
+    difference = np.mean(np.array(branch) - np.array(plain))
+    [line] = [x for x in text.splitlines() if x.startswith("| Branch raises pass@1 | knights_n4 |")]
+    assert f"| {difference:+.3f} [" in line
+    assert f"| {np.mean(branch):.3f}, {np.mean(plain):.3f} |" in line
+    assert "DAPO" not in text
+    assert "Branch raises pass@1" in (paths.report(suite.name) / "index.html").read_text()
+
+
 def test_the_level_of_guessing_stands_beside_the_answers(suite):
     build(suite)
     page = (paths.report(suite.name) / "index.html").read_text()

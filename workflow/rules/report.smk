@@ -3,10 +3,12 @@ rule render_report:
         metrics=lambda wildcards: grid.metrics(SUITES[wildcards.suite]),
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
+        claims=paths.CLAIMS,
         code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html")),
     output:
         page=paths.report("{suite}") / "index.html",
         table=paths.report("{suite}") / "tables/main.csv",
+        findings=paths.report("{suite}") / "findings.md",
         numbers=paths.report("{suite}") / "numbers.json",
     log:
         "logs/{suite}/report.log",
