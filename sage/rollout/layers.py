@@ -8,6 +8,7 @@ In both, the two coordinates that a rotary position turns together lie side by s
 apart): the turn is then one complex product, and the scores do not depend on the order of coordinates.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def head_width(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-class Layer:
+class Layer(ABC):
     """One layer's products; the attention between them is the decoder's."""
 
     def __init__(self, layer: Any, config: Any) -> None:
@@ -67,16 +68,17 @@ class Layer:
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._read(layer)
 
+    @abstractmethod
     def _read(self, layer: Any) -> None:
-        raise NotImplementedError
+        """Take from ``layer`` what the products need."""
 
+    @abstractmethod
     def qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the scaled queries [N, heads, d/2, 2], the keys [N, kv, d/2, 2] and the values [N, kv, d] of x [N, D]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """Return x [N, D] with the output of the attention, of ``attended`` [N, heads * d], and the MLP added."""
-        raise NotImplementedError
 
 
 class Fused(Layer):
