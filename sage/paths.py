@@ -6,7 +6,7 @@ DATA = Path("data")
 WORK = Path("work")
 REPORTS = Path("reports")
 METHODS = Path("workflow/config/methods")
-CLAIMS = Path("workflow/config/report.yaml")
+CLAIMS = Path("workflow/config/claims.yaml")
 
 
 def processed(suite: str, dataset: str) -> Path:

@@ -1,6 +1,6 @@
 """Claims: differences between two methods, paired over seeds, and what they say of each.
 
-In: ``workflow/config/report.yaml`` and :class:`sage.report.read.Results`. Out: a row a claim and benchmark, and
+In: ``workflow/config/claims.yaml`` and :class:`sage.report.read.Results`. Out: a row a claim and benchmark, and
 ``findings.md``. A report evaluates the claims whose methods and k its suite has.
 """
 
@@ -81,15 +81,12 @@ def paired(values: pd.Series, others: pd.Series) -> Difference:
 
 
 def verdict(expect: str, d: Difference) -> str:
-    """Return what ``d`` says of a claim: holds, inside the noise, does not hold; for a control, whether it differs."""
+    """Return what ``d`` says of a claim: holds, inside the noise, contradicted; a control cannot be shown to hold."""
     if d.n < 2:
         return "too few seeds"
-    inside = d.low <= 0 <= d.high
-    if expect == "equal":
-        return "no difference seen" if inside else "differs"
-    if inside:
+    if d.low <= 0 <= d.high:
         return "inside the noise"
-    return "holds" if (d.mean > 0) == (expect == "higher") else "does not hold"
+    return "holds" if expect == ("higher" if d.mean > 0 else "lower") else "contradicted"
 
 
 def findings(results: Results) -> list[Finding]:
@@ -133,9 +130,9 @@ def explanation(found: list[Finding]) -> str:
     tested = sum(finding.difference.n > 1 for finding in found)
     return (
         "A difference is paired over training seeds, which share their streams of prompts and draws; its interval is"
-        f" Student's, {CONFIDENCE:.0%}, over n seeds. `holds`: the interval lies on the claimed side of 0; `does not"
-        " hold`: on the other; `inside the noise`: 0 is in it, which says that n seeds do not show a difference, not"
-        f" that there is none. Of {tested} intervals, about {tested * (1 - CONFIDENCE):.1f} would exclude 0 by chance"
+        f" Student's, {CONFIDENCE:.0%}, over n seeds. `holds`: the interval lies on the claimed side of 0;"
+        " `contradicted`: on the other side, or, for a control, on either; `inside the noise`: 0 is in it, which says that"
+        f" n seeds do not show a difference, not that there is none. Of {tested} intervals, about {tested * (1 - CONFIDENCE):.1f} would exclude 0 by chance"
         " alone. Base has sampling seeds only."
     )
 

@@ -34,12 +34,12 @@ def test_seeds_that_one_of_the_two_lacks_are_left_out():
     ("expect", "low", "high", "n", "says"),
     [
         ("higher", 0.01, 0.05, 5, "holds"),
-        ("lower", 0.01, 0.05, 5, "does not hold"),
+        ("lower", 0.01, 0.05, 5, "contradicted"),
         ("lower", -0.05, -0.01, 5, "holds"),
-        ("higher", -0.05, -0.01, 5, "does not hold"),
+        ("higher", -0.05, -0.01, 5, "contradicted"),
         ("higher", -0.01, 0.05, 5, "inside the noise"),
-        ("equal", -0.01, 0.05, 5, "no difference seen"),
-        ("equal", 0.01, 0.05, 5, "differs"),
+        ("equal", -0.01, 0.05, 5, "inside the noise"),
+        ("equal", 0.01, 0.05, 5, "contradicted"),
         ("higher", float("nan"), float("nan"), 1, "too few seeds"),
     ],
 )
@@ -51,7 +51,8 @@ def test_under_the_null_one_interval_in_twenty_excludes_zero():
     generator = np.random.default_rng(1)
     draws = generator.normal(size=(4000, 5))
     outside = [
-        claims.verdict("equal", claims.paired(pd.Series(row), pd.Series(np.zeros(5)))) == "differs" for row in draws
+        claims.verdict("equal", claims.paired(pd.Series(row), pd.Series(np.zeros(5)))) == "contradicted"
+        for row in draws
     ]
     assert 0.04 < np.mean(outside) < 0.06
 
@@ -63,7 +64,7 @@ def test_the_shipped_claims_name_methods_that_are_there(monkeypatch):
 
 def test_a_claim_of_an_unknown_method(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    file = tmp_path / "report.yaml"
+    file = tmp_path / "claims.yaml"
     file.write_text("claims: [{text: x, method: grpo_brunch, against: grpo, metric: strict, k: 1, expect: higher}]")
     monkeypatch.setattr(paths, "CLAIMS", file)
     with pytest.raises(
