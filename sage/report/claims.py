@@ -128,12 +128,13 @@ def row(finding: Finding) -> list[str]:
 def explanation(found: list[Finding]) -> str:
     """Return how the verdicts are to be read."""
     tested = sum(finding.difference.n > 1 for finding in found)
+    by_chance = tested * (1 - CONFIDENCE)
     return (
         "A difference is paired over training seeds, which share their streams of prompts and draws; its interval is"
         f" Student's, {CONFIDENCE:.0%}, over n seeds. `holds`: the interval lies on the claimed side of 0;"
         " `contradicted`: on the other side, or, for a control, on either; `inside the noise`: 0 is in it, which says that"
-        f" n seeds do not show a difference, not that there is none. Of {tested} intervals, about {tested * (1 - CONFIDENCE):.1f} would exclude 0 by chance"
-        " alone. Base has sampling seeds only."
+        f" n seeds do not show a difference, not that there is none. Of {tested} intervals, about"
+        f" {by_chance:.1f} would exclude 0 by chance alone. Base has sampling seeds only."
     )
 
 
