@@ -69,9 +69,9 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
 
     from sage import seeds
     from sage.policy import model as models
+    from sage.policy.tokens import encode_prompts
     from sage.rollout import Sampling
     from sage.rollout.transformers import TransformersEngine
-    from sage.train.data import encode_prompts
 
     config, root = cell.suite.sample, seeds.root(cell.suite.name, cell.seed)
     torch.set_num_threads(config.threads)
@@ -81,7 +81,7 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     keys = [[seeds.stream(root, *stream, record.id, i) for i in range(config.n)] for record in records]
     stop = (tokenizer.eos_token_id,)
     sampling = Sampling(config.max_new_tokens, stop, temperature=config.temperature, top_p=config.top_p)
-    prompts = encode_prompts(tokenizer, cell.task, records)
+    prompts = encode_prompts(tokenizer, [cell.task.prompt(record) for record in records])
     groups = engine.generate(prompts, np.array(keys, np.uint64), sampling)
     table = _table(records, keys, groups, tokenizer)
     temporary = target.with_suffix(".part")

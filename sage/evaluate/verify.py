@@ -4,7 +4,6 @@ In: ``samples/.../samples.parquet`` and ``processed/{benchmark}``. Out: the metr
 and ``{benchmark}.counts.json`` (per-problem counts of verdicts, and the whole pass@k curve of each grade).
 """
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sage.cli import entry
@@ -54,27 +53,21 @@ def _read(cell: Cell, records: list["Record"]) -> "pd.DataFrame":
 
 
 def count(task: Any, records: list["Record"], samples: "pd.DataFrame") -> dict[str, dict[str, dict[str, int]]]:
-    """Return problem id -> grade -> verdict -> number of completions; equal texts of a problem are graded once."""
+    """Return problem id -> grade -> verdict -> number of completions."""
+    from sage.evaluate.grading import Grader
+    from sage.progress import bar
     from sage.tasks import VERDICTS
 
-    counts = {}
-    for record in records:
-        texts = Counter(samples.loc[samples["problem"] == record.id, "text"])
-        tally = {grade: dict.fromkeys(VERDICTS, 0) for grade in task.GRADES}
-        for text, times in texts.items():
-            for grade, verdict in _score(task, record, text).items():
-                tally[grade][verdict] += times
-        counts[record.id] = tally
+    counts, texts = {}, dict(iter(samples.groupby("problem", sort=False)["text"]))
+    with Grader(task) as grader:
+        for record in bar(records, "grading", total=len(records)):
+            mine = list(texts[record.id])
+            tally = {grade: dict.fromkeys(VERDICTS, 0) for grade in task.GRADES}
+            for verdicts in grader.grade([record] * len(mine), mine):
+                for grade, verdict in verdicts.items():
+                    tally[grade][verdict] += 1
+            counts[record.id] = tally
     return counts
-
-
-def _score(task: Any, record: "Record", text: str) -> dict[str, str]:
-    """Return the verdict of each grade; a grader that fails, as on a gold answer it cannot read, is an ``error``."""
-    try:
-        return dict(task.score(record, text))
-    except Exception as error:
-        print(f"error: problem {record.id}: the grader failed ({type(error).__name__}: {error})", flush=True)
-        return dict.fromkeys(task.GRADES, "error")
 
 
 def _curves(cell: Cell, records: list["Record"], counts: Any) -> tuple[dict[str, list[float]], list[float] | None]:

@@ -6,7 +6,9 @@ A task is a module (or package) of this package. It offers
 - ``build(spec, seed) -> list[Record]``: the records;
 - ``GRADES``: names of its grades; the first is the one that is rewarded;
 - ``prompt(record) -> str``, ``target(record) -> str``: what is asked, and what fine-tuning teaches to answer;
-- ``score(record, text) -> {grade: verdict}``: never raises, whatever the text;
+- ``region(record, text) -> str | None``: the part of a completion that is graded, None where it has none;
+- ``score(record, region) -> {grade: verdict}``: what that part is worth; it may raise on a broken gold answer only;
+- ``TIMEOUT``: seconds after which grading one answer is given up, in a process that is killed; None: it cannot take long;
 - ``chance(record) -> float | None``: the probability that one guess at the answer is right, where that has a meaning;
 - ``VOCABULARY``: the words of its prompts and targets, where a model is to be made from nothing.
 """

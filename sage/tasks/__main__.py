@@ -1,6 +1,7 @@
-"""``python -m sage.tasks build``: make one data set of a suite.
+"""Make one data set of a suite, or check that a benchmark's gold answers are graded as right.
 
-In: the suite's file. Out: ``processed/{dataset}/records.jsonl`` and its manifest.
+``build``: from the suite's file to ``processed/{dataset}/records.jsonl`` and its manifest. ``check``: every gold answer
+against itself, in a box and in the answer tags.
 """
 
 import argparse
@@ -15,8 +16,16 @@ def main() -> None:
     build = commands.add_parser("build", help="make one data set of a suite")
     build.add_argument("--config", required=True, help="the suite's file, e.g. workflow/config/demo.yaml")
     build.add_argument("--dataset", required=True, help="a name under `datasets` in it")
+    check = commands.add_parser("check", help="grade every gold answer of a benchmark against itself")
+    check.add_argument("name", help="a benchmark: aime, amc23 or math500")
+    check.add_argument(
+        "--source", required=True, nargs="+", help="file, folder, https address or hub:owner/name@revision:split"
+    )
     arguments = parser.parse_args()
-    build_dataset(arguments.config, arguments.dataset)
+    if arguments.command == "build":
+        build_dataset(arguments.config, arguments.dataset)
+    else:
+        check_golds(arguments.name, arguments.source)
 
 
 def build_dataset(config: str, name: str) -> None:
@@ -34,6 +43,33 @@ def build_dataset(config: str, name: str) -> None:
     content = {"stage": "data", "suite": suite.name, "dataset": name, "key": key, "records": len(records)}
     manifest.publish(work, final, ["records.jsonl"], content, packages=["numpy"])
     print(f"{final}: {len(records)} records")
+
+
+def check_golds(name: str, sources: list[str]) -> None:
+    """Print how many gold answers are right answers to themselves; exit status 1 where one is not."""
+    from sage import tasks
+    from sage.errors import UserError
+    from sage.evaluate.grading import Grader
+    from sage.strict import validate
+
+    task = tasks.load(name)
+    if not hasattr(task, "warm_up"):
+        raise UserError(f"task '{name}' makes its own problems; name a benchmark: aime, amc23 or math500")
+    levels = {"levels": [1, 2, 3, 4, 5]} if "levels" in task.Spec.model_fields else {}
+    spec = validate(task.Spec, {"task": name, "sources": sources, "region": "tags_or_box", **levels}, name)
+    records = task.build(spec, 0)
+    forms = {"in the answer tags": "<SOLUTION>{}</SOLUTION>", "in a box": "\\boxed{{{}}}"}
+    wrong = []
+    with Grader(task) as grader:
+        for form, template in forms.items():
+            verdicts = grader.grade(records, [template.format(record.answer) for record in records])
+            right = [verdict["answer"] == "correct" for verdict in verdicts]
+            print(f"{name}: {sum(right)}/{len(records)} {form}")
+            wrong += [record for record, ok in zip(records, right, strict=True) if not ok]
+    for record in wrong:
+        print(f"not right: {record.id}: {record.answer}")
+    if wrong:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

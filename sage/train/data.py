@@ -1,15 +1,10 @@
 """Which records a step sees: pure functions of (seed, step), so that a resumed run goes on in the same order."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sage import seeds
-from sage.errors import UserError
-
-if TYPE_CHECKING:
-    from sage.tasks import Record
 
 
 def rows_of_step(root: int, stream: str, size: int, per_step: int, step: int) -> list[int]:
@@ -35,25 +30,3 @@ def batches_by_length(root: int, lengths: Sequence[int], batch: int, epoch: int,
         rows = rows[np.argsort(np.asarray(lengths)[rows], kind="stable")]
         batches += [rows[i : i + batch] for i in range(0, len(rows) - batch + 1, batch)]
     return [batches[i] for i in generator.permutation(len(batches))]
-
-
-def encode_prompts(tokenizer: Any, task: Any, records: Sequence["Record"]) -> list[list[int]]:
-    """Return the token ids of each record's prompt, with exactly one BOS."""
-    return _encode(tokenizer, [task.prompt(record) for record in records], special=True)
-
-
-def encode_targets(tokenizer: Any, task: Any, records: Sequence["Record"]) -> list[list[int]]:
-    """Return the token ids that supervised fine-tuning teaches after each prompt, with the EOS."""
-    rows = _encode(tokenizer, [task.target(record) for record in records], special=False)
-    return [[*row, tokenizer.eos_token_id] for row in rows]
-
-
-def _encode(tokenizer: Any, texts: list[str], special: bool) -> list[list[int]]:
-    """Return token ids; a text that they do not give back is a :class:`UserError`: unknown characters vanish silently."""
-    rows = tokenizer(texts, add_special_tokens=special)["input_ids"]
-    for text, back in zip(texts, tokenizer.batch_decode(rows, skip_special_tokens=True), strict=True):
-        if back != text:
-            raise UserError(
-                f"the tokenizer does not know all of {text!r} (it reads {back!r}); use the model's own task"
-            )
-    return [list(row) for row in rows]

@@ -16,6 +16,7 @@ from sage.train.data import rows_of_step
 
 if TYPE_CHECKING:
     from sage.config import Objective, Rl
+    from sage.evaluate.grading import Grader
     from sage.rollout import Completion, Engine, Sampling
     from sage.tasks import Record
     from sage.train.state import Clock
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problems:
-    """The records of the RL data set, with the task that grades them and their prompts as token ids."""
+    """The records of the RL data set, with what grades them and their prompts as token ids."""
 
-    task: Any
+    grader: "Grader"
     records: list["Record"]
     prompts: list[list[int]]
 
@@ -108,10 +109,10 @@ class Collector:
         return [seeds.stream(self.root, stream, step, number, row, i) for i in range(self.config.group)]
 
     def _group(self, step: int, number: int, row: int, completions: list["Completion"]) -> Group:
-        task, record = self.problems.task, self.problems.records[row]
+        grader, record = self.problems.grader, self.problems.records[row]
         texts = self.tokenizer.batch_decode([c.tokens for c in completions], skip_special_tokens=True)
-        verdicts = [task.score(record, text) for text in texts]
-        rewards = torch.tensor([float(verdict[task.GRADES[0]] == "correct") for verdict in verdicts])
+        verdicts = grader.grade([record] * len(texts), texts)
+        rewards = torch.tensor([float(verdict[grader.task.GRADES[0]] == "correct") for verdict in verdicts])
         if self.objective.overlong_buffer:
             lengths = torch.tensor([len(c.tokens) for c in completions])
             rewards = rewards + overlong_penalty(lengths, self.config.max_new_tokens, self.objective.overlong_buffer)

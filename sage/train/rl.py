@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sage import manifest, paths, seeds, tasks
+from sage.evaluate.grading import Grader
 from sage.policy import model as models
+from sage.policy.tokens import encode_prompts
 from sage.progress import bar
 from sage.rollout import Sampling
 from sage.rollout.transformers import TransformersEngine
 from sage.train import optim
-from sage.train.data import encode_prompts
 from sage.train.experience import Collector, Experience, Problems
 from sage.train.state import Clock, load_state, save_state, write_table
 from sage.train.update import Updater
@@ -47,7 +48,8 @@ class Run:
         dataset = paths.processed(self.suite.name, self.config.dataset)
         records = tasks.read_records(dataset / "records.jsonl")
         task = tasks.load(self.suite.dataset(self.config.dataset).task)
-        problems = Problems(task, records, encode_prompts(self.tokenizer, task, records))
+        prompts = encode_prompts(self.tokenizer, [task.prompt(record) for record in records])
+        problems = Problems(Grader(task), records, prompts)
         self.engine = TransformersEngine(self.policy)
         sampling = Sampling(
             self.config.max_new_tokens, (self.tokenizer.eos_token_id,), temperature=self.config.temperature

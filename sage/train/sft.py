@@ -29,8 +29,8 @@ def train(suite: "Suite") -> None:
 
     from sage import manifest, paths, tasks
     from sage.policy import model as models
+    from sage.policy.tokens import encode_prompts, encode_targets
     from sage.train import optim
-    from sage.train.data import encode_prompts, encode_targets
     from sage.train.state import load_state, save_state
 
     started, config = time.time(), suite.sft
@@ -47,7 +47,8 @@ def train(suite: "Suite") -> None:
     model = models.make_model(suite.model, len(tokenizer), config.seed)
     optimiser = optim.make_optimiser(model.parameters(), config.optimiser)
     state = load_state(work, model, optimiser)
-    prompts, targets = encode_prompts(tokenizer, task, records), encode_targets(tokenizer, task, records)
+    prompts = encode_prompts(tokenizer, [task.prompt(record) for record in records])
+    targets = encode_targets(tokenizer, [task.target(record) for record in records])
     for row in _steps(suite, model, optimiser, prompts, targets, state):
         state.step += 1
         state.log.append(row)

@@ -18,18 +18,21 @@ from sage.tasks.knights.traces import derive
 
 __all__ = [
     "GRADES",
+    "TIMEOUT",
     "VOCABULARY",
     "Spec",
     "build",
     "chance",
     "from_public",
     "prompt",
+    "region",
     "score",
     "target",
     "to_public",
 ]
 
 GRADES = grade.GRADES
+TIMEOUT = None
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -89,6 +92,11 @@ def prompt(record: Record) -> str:
 def target(record: Record) -> str:
     """Return the derivation that supervised fine-tuning teaches."""
     return record.extra["trace"]
+
+
+def region(record: Record, text: str) -> str:
+    """Return what is graded of a completion: all of it, for every step counts under ``strict``."""
+    return text
 
 
 @lru_cache(maxsize=4096)
