@@ -8,6 +8,7 @@ A task is a module (or package) of this package. It offers
 - ``prompt(record) -> str``, ``target(record) -> str``: what is asked, and what fine-tuning teaches to answer;
 - ``region(record, text) -> str | None``: the part of a completion that is graded, None where it has none;
 - ``score(record, region) -> {grade: verdict}``: what that part is worth; it may raise on a broken gold answer only;
+- ``quick(record, region) -> {grade: verdict} | None``: what ``score`` would say, where that can be said at once;
 - ``TIMEOUT``: seconds after which grading one answer is given up, in a process that is killed; None: it cannot take long;
 - ``chance(record) -> float | None``: the probability that one guess at the answer is right, where that has a meaning;
 - ``VOCABULARY``: the words of its prompts and targets, where a model is to be made from nothing.

@@ -1,13 +1,19 @@
 """Answers that never end, or end their process: each costs its own time-out, and the others' verdicts are right."""
 
+import itertools
+import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from sage import tasks
 from sage.evaluate.grading import Grader
 from sage.tasks import Record
+from sage.tasks._math.equality import equal, obvious
+
+SHARED = Path(__file__).parents[3] / "shared/data/benchmarks"
 
 GOOD = Record("good", "What is 1/2?", r"\frac{1}{2}", {"region": "tags"})
 BROKEN = Record("broken", "What?", "", {"region": "tags"})
@@ -105,3 +111,17 @@ def test_a_task_that_cannot_take_long_is_graded_here():
         record = Record("a", "aBN;bAK&BK;?", "AKBN")
         [verdict] = grader.grade([record], ["!AKBN"])
     assert verdict["answer"] == "correct"
+
+
+SAME = {("5", "x=5"), ("36", r"\$36")}  # different ways to write one answer of MATH-500, level 5
+
+
+def test_no_answer_of_another_problem_is_right():
+    if not SHARED.is_dir():
+        pytest.skip(f"{SHARED} is not here")
+    rows = [json.loads(line) for line in (SHARED / "math500.jsonl").read_text().splitlines()]
+    golds = sorted({row["answer"] for row in rows if row["level"] == 5})
+    assert len(golds) > 100
+    pairs = [pair for pair in itertools.combinations(golds, 2) if obvious(*pair) is None]
+    found = {frozenset(pair) for pair in pairs if equal(*pair)}
+    assert found == {frozenset(pair) for pair in SAME}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.tasks._math.equality import Unparseable, equal
+from sage.tasks._math.equality import Unparseable, equal, obvious
 from sage.tasks._math.region import region
 
 SHARED = Path(__file__).parents[3] / "shared/data"
@@ -36,6 +36,21 @@ DIFFERENT = [
 @pytest.mark.parametrize(("gold", "answer"), EQUAL)
 def test_equal(gold, answer):
     assert equal(gold, answer)
+
+
+@pytest.mark.parametrize(("gold", "answer"), [*EQUAL, *DIFFERENT])
+def test_what_is_said_at_once_is_what_would_be_said(gold, answer):
+    said = obvious(gold, answer)
+    assert said in (None, equal(gold, answer))
+
+
+def test_numbers_and_equal_texts_need_no_parser():
+    assert obvious("33", "033") is True
+    assert obvious("-7", "7") is False
+    assert obvious(r"\frac{1}{2}", r" \frac{1}{2} ") is True
+    assert obvious(r"\frac{1}{2}", "0.5") is None
+    assert obvious("5", "٥") is None
+    assert obvious("5", "") is None
 
 
 @pytest.mark.parametrize(("gold", "answer"), DIFFERENT)

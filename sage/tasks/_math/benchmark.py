@@ -124,10 +124,17 @@ def score(record: Record, region: str) -> dict[str, str]:
         return {"answer": "unparseable"}
 
 
+def quick(record: Record, region: str) -> dict[str, str] | None:
+    """Return the verdict that :func:`score` would give where it needs no parser, else None."""
+    found = equality.obvious(record.answer, region)
+    return None if found is None else {"answer": "correct" if found else "wrong"}
+
+
 def chance(record: Record) -> None:
     """Guessing has no level here."""
 
 
 def warm_up() -> None:
     """Import and use what the first answer would otherwise pay for."""
-    equality.equal(r"\frac12", "0.5")
+    for gold, answer in ((r"\frac12", "0.5"), ("x<3", r"(-\infty,3)"), (r"\text{east}", r"4 \text{ p.m.}")):
+        equality.equal(gold, answer)
