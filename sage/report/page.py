@@ -28,7 +28,7 @@ def render(results: Results, found: list[claims.Finding]) -> str:
         findings={
             "headings": claims.HEADINGS,
             "rows": [claims.row(f) for f in found],
-            "note": claims.explanation(found),
+            "note": claims.explanation(results, found),
         },
         problems=results.problems,
         figures=[{"name": name, "caption": caption} for name, (_, caption) in figures.FIGURES.items()],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sage import grid, paths
 from sage.config import Suite, load_suite
@@ -87,14 +88,18 @@ def test_the_numbers_are_those_of_the_files(suite):
 def test_the_findings_compare_the_methods_of_the_suite_seed_by_seed(suite):
     build(suite)
     text = (paths.report(suite.name) / "findings.md").read_text()
-    branch, plain = (
-        [curve(suite.name, name, seed, "knights_n4", "strict")[0] for seed in suite.seeds]
+    values = {
+        name: np.array(
+            [[curve(suite.name, name, seed, b, "strict")[0] for seed in suite.seeds] for b in suite.benchmarks]
+        )
         for name in ("grpo_branch", "grpo")
-    )
-    difference = np.mean(np.array(branch) - np.array(plain))
-    [line] = [x for x in text.splitlines() if x.startswith("| Branch raises pass@1 | knights_n4 |")]
-    assert f"| {difference:+.3f} [" in line
-    assert f"| {np.mean(branch):.3f}, {np.mean(plain):.3f} |" in line
+    }
+    difference = values["grpo_branch"] - values["grpo"]
+    [line] = [x for x in text.splitlines() if x.startswith("| Branch raises pass@1 |")]
+    test = stats.ttest_rel(values["grpo_branch"].mean(0), values["grpo"].mean(0))
+    assert f"| {difference.mean():+.3f} [{test.confidence_interval().low:+.3f}, " in line
+    assert f"| {', '.join(f'{x:+.3f}' for x in difference.mean(1))} |" in line
+    assert f"| {values['grpo_branch'].mean():.3f}, {values['grpo'].mean():.3f} |" in line
     assert "DAPO" not in text
     assert "Branch raises pass@1" in (paths.report(suite.name) / "index.html").read_text()
 
