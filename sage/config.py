@@ -51,9 +51,13 @@ class Objective(Strict):
 
 
 class Method(Strict):
-    """One method of the study; ``objective: null`` is a model that is sampled without a training run."""
+    """One method of the study; ``objective: null`` is a model that is sampled without a training run.
+
+    ``family``: with which methods a figure shows it; without one it is a reference that stands in every panel.
+    """
 
     label: str
+    family: str | None = None
     objective: Objective | None
 
 

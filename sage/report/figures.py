@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib
 
@@ -12,6 +13,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sage.report.claims import findings
 from sage.report.read import Results
 
 # Colours that colour-blind readers tell apart (Okabe and Ito, 2008, and two greys); a method keeps its place in the list.
@@ -51,51 +53,124 @@ def dashes(results: Results) -> dict[str, tuple[int, ...] | str]:
     return {label: patterns[i // len(COLOURS) % 3] for i, label in enumerate(results.labels.values())}
 
 
+def families(results: Results) -> dict[str, list[str]]:
+    """Return family -> labels of its methods, the references first; the one family "all" where no method has one."""
+    methods = results.suite.loaded_methods.values()
+    references = [method.label for method in methods if method.family is None]
+    names = dict.fromkeys(method.family for method in methods if method.family)
+    members = {name: [method.label for method in methods if method.family == name] for name in names}
+    return {name: [*references, *labels] for name, labels in members.items()} or {"all": references}
+
+
 def pass_at_k(results: Results) -> Figure:
-    """Draw pass@k against k: a row a grade, a column a benchmark, mean over seeds with a band of one std."""
-    grades = results.cells[0]["grades"]
+    """Draw pass@k of the rewarded grade: a row a family, a column a benchmark, mean over seeds, band of one std."""
+    primary, names, rows = results.cells[0]["primary"], list(results.suite.benchmarks), families(results)
+    figure, axes = _panels(len(rows), len(names), sharey="col")
+    curves = results.curves[results.curves["metric"] == primary]
+    for i, (family, labels) in enumerate(rows.items()):
+        for j, benchmark in enumerate(names):
+            shown = curves[(curves["benchmark"] == benchmark) & curves["label"].isin(labels)]
+            _curves(axes[i][j], results, shown, errorbar="sd")
+            _finish(axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, f"{primary} pass@k" if j == 0 else "")
+    _legend(figure, *axes[:, 0])
+    return figure
+
+
+def answers(results: Results) -> Figure:
+    """Draw pass@k of the other grades: a row a grade, a column a benchmark, means over seeds, and what guessing reaches."""
+    first = results.cells[0]
+    grades = [grade for grade in first["grades"] if grade != first["primary"]] or [first["primary"]]
     names = list(results.suite.benchmarks)
-    figure, axes = plt.subplots(
-        len(grades), len(names), figsize=(4.2 * len(names) + 1, 3.5 * len(grades)), sharex=True, squeeze=False
-    )
+    figure, axes = _panels(len(grades), len(names))
     for i, grade in enumerate(grades):
         for j, benchmark in enumerate(names):
             axis, chosen = axes[i][j], results.curves["benchmark"] == benchmark
-            _curves(axis, results, results.curves[chosen & (results.curves["metric"] == grade)])
+            _curves(axis, results, results.curves[chosen & (results.curves["metric"] == grade)], errorbar=None)
             chance = results.curves[chosen & (results.curves["metric"] == "chance")].drop_duplicates("k")
             if grade == "answer" and len(chance):
-                axis.plot(chance["k"], chance["value"], color="black", ls=":", lw=1.5, label="chance (guessing)")
-            axis.set(
-                title=f"{benchmark}, {grade}",
-                xlabel="k" if i == len(grades) - 1 else "",
-                ylabel="pass@k" if j == 0 else "",
-            )
-            axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-            axis.set_ylim(bottom=0)
+                axis.plot(chance["k"], chance["value"], color="black", ls=":", lw=2, label="chance (guessing)")
+            _finish(axis, f"{benchmark}: {grade}", i == len(grades) - 1, f"{grade} pass@k" if j == 0 else "")
     _legend(figure, axes[-1][0])
     return figure
 
 
-def _curves(axis: Axes, results: Results, data: pd.DataFrame) -> None:
+def differences(results: Results) -> Figure:
+    """Draw the difference to GRPO against k, paired by seed: a row a family, a column a benchmark, band of one std."""
+    primary, names, rows = results.cells[0]["primary"], list(results.suite.benchmarks), families(results)
+    curves = results.curves[results.curves["metric"] == primary]
+    baseline = curves[curves["method"] == "grpo"].set_index(["benchmark", "seed", "k"])["value"].rename("grpo")
+    paired = curves[curves["method"] != "grpo"].join(baseline, on=["benchmark", "seed", "k"])
+    paired = paired.assign(value=paired["value"] - paired["grpo"]).dropna(subset=["value"])
+    figure, axes = _panels(len(rows), len(names), sharey="col")
+    for i, (family, labels) in enumerate(rows.items()):
+        for j, benchmark in enumerate(names):
+            shown = paired[(paired["benchmark"] == benchmark) & paired["label"].isin(labels)]
+            axes[i][j].axhline(0, color="black", lw=1)
+            _curves(axes[i][j], results, shown, errorbar="sd")
+            _finish(
+                axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, "difference to GRPO" if j == 0 else "", None
+            )
+    _legend(figure, *axes[:, 0])
+    return figure
+
+
+def claims_forest(results: Results) -> Figure:
+    """Draw each claim's difference with its interval, coloured by verdict."""
+    found = [finding for finding in findings(results) if finding.difference.n > 1]
+    colours = {"holds": "#009E73", "contradicted": "#D55E00", "inside the noise": "#777777"}
+    figure, axis = plt.subplots(figsize=(9, 1.3 + 0.42 * max(1, len(found))))
+    for place, finding in enumerate(reversed(found)):
+        d, colour = finding.difference, colours[finding.verdict]
+        axis.plot([d.low, d.high], [place, place], color=colour, lw=2, solid_capstyle="butt")
+        axis.plot([d.mean], [place], "o", color=colour, ms=7)
+    texts = [f"{f.claim.text.split(' (')[0]}\n({f.claim.method} - {f.claim.against})" for f in reversed(found)]
+    axis.set_yticks(range(len(found)), texts, fontsize=9)
+    axis.axvline(0, color="black", lw=1)
+    # Two seeds can give intervals so wide that nothing else would be seen; they are cut, not the others.
+    largest = max((abs(f.difference.mean) for f in found), default=0.1)
+    axis.set_xlim(-4 * largest, 4 * largest)
+    axis.set(xlabel="difference in pass@k, mean over benchmarks, with its 95 % interval", ylim=(-0.7, len(found) - 0.3))
+    for name, colour in colours.items():
+        axis.plot([], [], "o-", color=colour, label=name)
+    figure.tight_layout()
+    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=3, frameon=False)
+    return figure
+
+
+def _panels(rows: int, columns: int, sharey: Literal["none", "col"] = "none") -> tuple[Figure, Any]:
+    return plt.subplots(
+        rows, columns, figsize=(4.2 * columns + 1, 3.1 * rows), sharex=True, sharey=sharey, squeeze=False
+    )
+
+
+def _curves(axis: Axes, results: Results, data: pd.DataFrame, errorbar: str | None) -> None:
     if len(data):
+        present = [label for label in results.labels.values() if label in set(data["label"])]
         sns.lineplot(
-            data=data, x="k", y="value", hue="label", style="label", errorbar="sd", ax=axis, legend=True,
-            palette=palette(results), dashes=dashes(results),
-            hue_order=list(results.labels.values()), style_order=list(results.labels.values()),
+            data=data, x="k", y="value", hue="label", style="label", errorbar=errorbar, ax=axis, legend=True,
+            palette=palette(results), dashes=dashes(results), hue_order=present, style_order=present,
+            err_kws={"alpha": 0.12, "lw": 0},
         )  # fmt: skip
 
 
-def _legend(figure: Figure, axis: Axes) -> None:
-    """Put one legend for all panels under them."""
-    handles, labels = axis.get_legend_handles_labels()
+def _finish(axis: Axes, title: str, last: bool, label: str, bottom: float | None = 0.0) -> None:
+    axis.set(title=title, xlabel="k" if last else "", ylabel=label)
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+    axis.set_ylim(bottom=bottom)
+
+
+def _legend(figure: Figure, *axes: Axes) -> None:
+    """Put one legend for all panels under them, with every label of ``axes`` once."""
+    found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     for each in figure.axes:
         if (legend := each.get_legend()) is not None:
             legend.remove()
     figure.tight_layout()
     figure.legend(
-        handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=min(6, len(labels)), frameon=False
-    )
+        list(found.values()), list(found), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=max(1, min(5, len(found))),
+        frameon=False,
+    )  # fmt: skip
 
 
 def first_against_last(results: Results) -> Figure:
@@ -145,8 +220,23 @@ def training(results: Results) -> Figure:
 FIGURES: dict[str, tuple[Callable[[Results], Figure], str]] = {
     "pass_at_k": (
         pass_at_k,
-        "pass@k by the unbiased estimator, k = 1 to n. Lines: mean over seeds; bands: one standard deviation over seeds."
-        " Dotted: what guessing alone reaches under the grade `answer`, which therefore says little of coverage.",
+        "pass@k of the rewarded grade by the unbiased estimator, k = 1 to n, by families of methods. Lines: mean over"
+        " seeds; bands: one standard deviation over seeds.",
+    ),
+    "differences": (
+        differences,
+        "The same as a difference to GRPO of the same seed: above 0 a method is better at that k. Bands: one standard"
+        " deviation of the paired difference over seeds.",
+    ),
+    "claims": (
+        claims_forest,
+        "The findings: each claim's difference and its 95 % interval, paired over seeds; wide intervals are cut at the"
+        " frame. The colour is the verdict after Holm's correction.",
+    ),
+    "answers": (
+        answers,
+        "pass@k of the grade `answer`, means over seeds. Dotted: what guessing alone reaches, which is why this grade says"
+        " little of coverage.",
     ),
     "first_against_last": (
         first_against_last,
