@@ -128,7 +128,9 @@ def claims_forest(results: Results) -> Figure:
     axis.axvline(0, color="black", lw=1)
     # Two seeds can give intervals so wide that nothing else would be seen; they are cut, not the others.
     largest = max((abs(f.difference.mean) for f in found), default=0.1)
-    axis.set_xlim(-4 * largest, 4 * largest)
+    widest = max((abs(bound) for f in found for bound in (f.difference.low, f.difference.high)), default=0.1)
+    limit = min(4 * largest, 1.1 * widest) or 0.1
+    axis.set_xlim(-limit, limit)
     axis.set(xlabel="difference in pass@k, mean over benchmarks, with its 95 % interval", ylim=(-0.7, len(found) - 0.3))
     for name, colour in colours.items():
         axis.plot([], [], "o-", color=colour, label=name)
@@ -201,14 +203,15 @@ def training(results: Results) -> Figure:
     rows = -(-count // 3)
     figure, axes = plt.subplots(rows, min(3, count), figsize=(4.2 * min(3, count) + 1, 3.3 * rows), squeeze=False)
     window = max(1, int(results.logs["step"].max() + 1) // 10) if len(results.logs) else 1
+    present = [label for label in results.labels.values() if label in set(results.logs["label"])]
     for axis, column in zip(axes.flat, shown, strict=False):
         smooth = results.logs.groupby(["label", "seed"], sort=False)[column].transform(
             lambda values: values.rolling(window, min_periods=1).mean()
         )
         sns.lineplot(
             data=results.logs.assign(smooth=smooth), x="step", y="smooth", hue="label", style="label", errorbar="sd",
-            ax=axis, palette=palette(results), dashes=dashes(results),
-            hue_order=list(results.labels.values()), style_order=list(results.labels.values()),
+            ax=axis, palette=palette(results), dashes=dashes(results), hue_order=present, style_order=present,
+            err_kws={"alpha": 0.12, "lw": 0},
         )  # fmt: skip
         axis.set(title=LOGGED[column], xlabel="step", ylabel="")
     for axis in list(axes.flat)[len(shown) :]:
