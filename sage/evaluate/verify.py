@@ -106,7 +106,7 @@ def _identity(cell: Cell, content: dict[str, Any]) -> dict[str, Any]:
         "temperature": content["temperature"],
         "top_p": content["top_p"],
         "kl": kl.estimator if kl else None,
-        "beta": kl.beta if kl else None,
+        "beta": round(kl.beta * kl.scale, 6) if kl else None,
         "guide": objective.guide if objective else None,
         "primary": cell.task.GRADES[0],
         "grades": list(cell.task.GRADES),

@@ -17,7 +17,7 @@ from sage.report.claims import findings
 from sage.report.read import Results
 
 # Colours that colour-blind readers tell apart (Okabe and Ito, 2008, and two greys); a method keeps its place in the list.
-COLOURS = ["#555555", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#B2A100", "#7F3C8D", "#11A579"]
+COLOURS = ["#555555", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#B2A100", "#7F3C8D", "#8C564B"]
 LOGGED = {
     "reward": "training reward (strict)",
     "entropy": "entropy [nats]",
