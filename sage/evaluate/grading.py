@@ -29,9 +29,9 @@ class Grader:
     """Grades completions of one task; to be closed, or used in a ``with`` statement."""
 
     def __init__(self, task: Any, workers: int | None = None) -> None:
-        self.task, self.name = task, task.__name__.rsplit(".", 1)[-1]
-        count = workers or len(os.sched_getaffinity(0))
-        self.pool = Pool(self.name, count, task.TIMEOUT) if task.TIMEOUT else None
+        self.task = task
+        name, count = task.__name__.rsplit(".", 1)[-1], workers or len(os.sched_getaffinity(0))
+        self.pool = Pool(name, count, task.TIMEOUT) if task.TIMEOUT else None
 
     def __enter__(self) -> "Grader":
         return self

@@ -1,6 +1,6 @@
 """Claims: differences between two methods, paired over seeds, and what they say of each.
 
-In: ``workflow/config/claims.yaml`` and :class:`sage.report.read.Results`. Out: a row a claim and benchmark, and
+In: ``workflow/config/claims.yaml`` and :class:`sage.report.read.Results`. Out: a row a claim, and
 ``findings.md``. A report evaluates the claims whose methods and k its suite has.
 """
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,12 +39,9 @@ class Spec(Strict):
 
 
 def build(
-    name: str, spec: Spec, fields: tuple[str, ...], to_record: Callable[[dict[str, Any]], Record | None]
+    name: str, spec: Spec, fields: tuple[str, ...], to_record: Callable[[dict[str, Any]], Record]
 ) -> list[Record]:
-    """Return the records of benchmark ``name``, checked against its pins.
-
-    ``fields``: what each row must have; ``to_record`` returns None for a row that is left out.
-    """
+    """Return the records of benchmark ``name``, checked against its pins; ``fields``: what each row must have."""
     records = []
     for origin in spec.sources:
         for number, row in enumerate(source.rows(origin), start=1):
@@ -52,10 +50,7 @@ def build(
                 hint = nearest(missing, [str(key) for key in row])
                 raise UserError(f"{origin}, row {number}: no field '{missing}'{hint}; name a source that has it")
             record = to_record(row)
-            if record is not None:
-                records.append(
-                    Record(record.id, record.problem, record.answer, {**record.extra, "region": spec.region})
-                )
+            records.append(replace(record, extra={**record.extra, "region": spec.region}))
     check_pins(name, records)
     return records
 
