@@ -89,6 +89,7 @@ def test_another_order_other_ids_and_leading_zeros_are_the_same_benchmark(tmp_pa
         (lambda rows: rows[0].pop("answer"), "row 1: no field 'answer'"),
         (lambda rows: rows[0].update(anwser=rows[0].pop("answer")), r"no field 'answer' \(did you mean 'anwser'\?\)"),
         (lambda rows: rows[0].update(answer="1.5"), "not a whole number"),
+        (lambda rows: rows[0].update(answer="seven"), "not a whole number"),
         (lambda rows: rows.clear(), "no rows"),
     ],
 )

@@ -6,6 +6,7 @@ problems and answers a benchmark has is pinned by digests in ``pins.json``; a dr
 
 import hashlib
 import json
+import math
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -69,8 +70,11 @@ def clean(text: str) -> str:
 
 def whole_number(answer: Any) -> str:
     """Return an answer that is a whole number without leading zeros or a decimal point: 033 and 33.0 are 33."""
-    number = float(str(answer))
-    if number != int(number):
+    try:
+        number = float(str(answer))
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
         raise UserError(f"answer {answer!r}: not a whole number; this benchmark has whole numbers only")
     return str(int(number))
 
