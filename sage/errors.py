@@ -1,8 +1,12 @@
-"""The one exception that stands for a mistake of the user's, as opposed to a bug."""
+"""The exceptions that are no bugs: a mistake of the user's, and an end that was asked for."""
 
 
 class UserError(Exception):
     """A mistake in the input: its message is one line that names the file, the key and the fix."""
+
+
+class Stopped(Exception):
+    """A signal has ended the work before its end; everything that was finished is kept, and the same command goes on."""
 
 
 def nearest(word: str, known: list[str]) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 DATA = Path("data")
 WORK = Path("work")
+LOGS = Path("logs")
 REPORTS = Path("reports")
 METHODS = Path("workflow/config/methods")
 CLAIMS = Path("workflow/config/claims.yaml")
@@ -34,6 +35,12 @@ def training_log(suite: str, method: str, seed: int | str) -> Path:
     """The step log ``training.csv``; its side files replace the ending by ``.seconds.csv`` and ``.run.json``."""
     folder = DATA / suite / "metrics" / method
     return (folder if method == "base" else folder / f"seed{seed}") / "training.csv"
+
+
+def job(suite: str, method: str, seed: int | str) -> Path:
+    """Folder of the cluster job of a training run: its record and its logs."""
+    folder = LOGS / suite / "jobs" / method
+    return folder if method == "base" else folder / f"seed{seed}"
 
 
 def tracked(suite: str) -> Path:

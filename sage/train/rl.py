@@ -16,8 +16,10 @@ from sage.rollout import Sampling
 from sage.rollout.transformers import TransformersEngine
 from sage.train import optim
 from sage.train.experience import Collector, Experience, Problems
+from sage.train.key import training_key
 from sage.train.state import Clock, load_state, save_state, write_table
 from sage.train.update import Updater
+from sage.train.watch import Watch
 
 if TYPE_CHECKING:
     from sage.config import Suite
@@ -33,8 +35,7 @@ class Run:
         self.base = manifest.require(paths.checkpoint(suite.name, "base", 0))
         self.data = manifest.require(paths.processed(suite.name, self.config.dataset))
         self.final = paths.checkpoint(suite.name, method, seed)
-        inputs = (manifest.payload_hash(self.base), manifest.payload_hash(self.data))
-        self.key = " ".join((suite.stage_key("rl", method=method), *inputs))
+        self.key = training_key(suite, method)
         self.work = manifest.work_folder(self.final, self.key)
         self._load()
 
@@ -62,15 +63,21 @@ class Run:
         """Run all steps that are not done yet, then publish."""
         steps, label = range(self.state.step, self.config.steps), f"{self.method} seed {self.seed}"
         progress = bar(steps, label, initial=self.state.step, total=self.config.steps)
-        for step in progress:
-            self._step(step)
-            progress.set_postfix(reward=f"{self.state.log[-1]['reward']:.3f}", refresh=False)
-            # Before the state: a run that goes on after this step never sees it again.
-            if self.state.step in self.config.keep_steps:
-                models.save(self.work / f"model-step{self.state.step}", self.policy, self.tokenizer)
-            if self.state.step % self.config.save_every == 0:
-                save_state(self.work, self.state, self.policy, self.optimiser)
-        self._publish()
+        with Watch(self.work, self.state.step, self.config.steps) as watch:
+            for step in progress:
+                self._step(step)
+                reward = self.state.log[-1]["reward"]
+                progress.set_postfix(reward=f"{reward:.3f}", refresh=False)
+                # Before the state: a run that goes on after this step never sees it again.
+                if self.state.step in self.config.keep_steps:
+                    models.save(self.work / f"model-step{self.state.step}", self.policy, self.tokenizer)
+                stopping = watch.asked
+                if stopping or self.state.step % self.config.save_every == 0:
+                    save_state(self.work, self.state, self.policy, self.optimiser)
+                watch.tell(self.state.step, reward=reward)
+                if stopping:
+                    watch.end(self.state.step)
+            self._publish()
 
     def _step(self, step: int) -> None:
         clock = Clock("rollout", "grade", "anchor", "update")

@@ -31,7 +31,9 @@ def train(suite: "Suite") -> None:
     from sage.policy import model as models
     from sage.policy.tokens import encode_prompts, encode_targets
     from sage.train import optim
+    from sage.train.key import training_key
     from sage.train.state import load_state, save_state
+    from sage.train.watch import Watch
 
     started, config = time.time(), suite.sft
     torch.set_num_threads(config.threads)
@@ -40,7 +42,7 @@ def train(suite: "Suite") -> None:
     task = tasks.load(suite.dataset(config.dataset).task)
     records = tasks.read_records(dataset / "records.jsonl")
     final = paths.checkpoint(suite.name, "base", 0)
-    key = f"{suite.stage_key('sft')} {manifest.payload_hash(data)}"
+    key = training_key(suite, "base")
     work = manifest.work_folder(final, key)
 
     tokenizer = models.make_tokenizer(task.VOCABULARY)
@@ -49,12 +51,17 @@ def train(suite: "Suite") -> None:
     state = load_state(work, model, optimiser)
     prompts = encode_prompts(tokenizer, [task.prompt(record) for record in records])
     targets = encode_targets(tokenizer, [task.target(record) for record in records])
-    for row in _steps(suite, model, optimiser, prompts, targets, state):
-        state.step += 1
-        state.log.append(row)
-        if state.step % config.save_every == 0:
-            save_state(work, state, model, optimiser)
-    _publish(suite, final, work, key, data, model.eval(), tokenizer, state, started)
+    with Watch(work, state.step, config.steps) as watch:
+        for row in _steps(suite, model, optimiser, prompts, targets, state):
+            state.step += 1
+            state.log.append(row)
+            stopping = watch.asked
+            if stopping or state.step % config.save_every == 0:
+                save_state(work, state, model, optimiser)
+            watch.tell(state.step, loss=row["loss"])
+            if stopping:
+                watch.end(state.step)
+        _publish(suite, final, work, key, data, model.eval(), tokenizer, state, started)
 
 
 def _steps(suite: "Suite", model: Any, optimiser: Any, prompts: Any, targets: Any, state: Any) -> Any:
