@@ -165,7 +165,10 @@ class Rl(Strict):
 
 
 class Sample(Strict):
-    """Sampling for the evaluation: ``n`` completions a problem."""
+    """Sampling for the evaluation: ``n`` completions a problem.
+
+    The problems are cut into ``shards``; ``jobs`` of the workflow share those of a benchmark, and a job has ``workers``.
+    """
 
     n: Positive
     temperature: Annotated[float, Field(ge=0)]
@@ -173,8 +176,15 @@ class Sample(Strict):
     max_new_tokens: Positive
     batch: Positive
     shards: Positive
+    jobs: Positive = 1
     workers: Positive
     threads: Positive
+
+    @model_validator(mode="after")
+    def _every_job_has_a_shard(self) -> "Sample":
+        if self.jobs > self.shards:
+            raise ValueError(f"jobs: {self.jobs} is more than shards ({self.shards}); a job has one shard at least")
+        return self
 
 
 class Evaluate(Strict):
@@ -311,7 +321,7 @@ class Suite:
                 "guides": guide,
             }
         elif stage == "sample":
-            parts = {"sample": _without(content.sample, "batch", "shards", "workers", "threads")}
+            parts = {"sample": _without(content.sample, "batch", "shards", "jobs", "workers", "threads")}
         elif stage == "verify":
             parts = {"ks": content.evaluate.ks, "method": self.method(method).model_dump()}
         else:

@@ -74,7 +74,7 @@ class Waiting:
         """Return the job of an earlier launcher that this one can wait for; one of another configuration is cancelled."""
         record = self.run.record()
         if not record or record["outcome"]:
-            return None
+            return None  # a job that has delivered its result is not asked again: the workflow wants a new one
         job = self.launcher.job(self.run.folder.absolute(), record["job"])
         if record["key"] != key or type(self.launcher).__name__.lower() != record["launcher"]:
             _say(self.run, f"job {record['job']} belongs to another configuration or launcher and is cancelled")
@@ -160,15 +160,16 @@ class Waiting:
 
 
 class _Interrupts:
-    """Signals to a launcher are noted only, so that no submission goes without its record; :meth:`obey` acts on them.
+    """What ends a launcher before its job. It is noted only, so that no submission goes without its record.
 
-    In the mode ``cancel`` the job is cancelled, in the mode ``detach`` it goes on.
+    At a signal the job is cancelled, or goes on in the mode ``detach``. Where the process that waits for the launcher is
+    gone (Snakemake was killed), the job goes on, and its record stays open for the next launcher.
     """
 
     def __init__(self, mode: str) -> None:
         if mode not in ("cancel", "detach"):
             raise UserError(f"on_interrupt: '{mode}' is neither cancel nor detach; set one of them in the profile")
-        self.mode, self.number = mode, 0
+        self.mode, self.number, self.callers = mode, 0, _callers()
 
     def __enter__(self) -> "_Interrupts":
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -183,16 +184,29 @@ class _Interrupts:
         self.number = number
 
     def obey(self, waiting: Waiting, job: "Job") -> None:
-        """Cancel or leave the job where a signal has come; raises :class:`SystemExit` then."""
-        if not self.number:
+        """Cancel or leave the job where a signal has come or nobody waits; raises :class:`SystemExit` then."""
+        if not self.number and _callers() == self.callers:
             return
-        if self.mode == "cancel":
+        if self.number and self.mode == "cancel":
             waiting.launcher.cancel(job)
             waiting._close("cancelled")
             _say(waiting.run, f"job {job.job_id} is cancelled; the next start goes on from its last state")
         else:
             _say(waiting.run, f"job {job.job_id} goes on; the next start attaches to it")
         raise SystemExit(128 + self.number)
+
+
+def _callers() -> list[str]:
+    """Return who waits for this process: its parent (Snakemake's shell) and the parent's parent, with their start times."""
+    found, process = list[str](), os.getppid()
+    for _ in range(2):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            break
+        found.append(f"{process} {fields[19]}")
+        process = int(fields[1])
+    return found
 
 
 @contextmanager

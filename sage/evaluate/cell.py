@@ -42,9 +42,14 @@ class Cell:
         return tasks.read_records(folder / "records.jsonl"), manifest.payload_hash(content)
 
 
-def parse(program: str, description: str | None) -> Cell:
-    """Read --config, --method, --seed and --benchmark from the command line, and check them against the suite."""
-    parser = argparse.ArgumentParser(prog=program, description=description)
+def parse(
+    program: str, description: str | None, more: argparse.ArgumentParser | None = None
+) -> tuple[Cell, argparse.Namespace]:
+    """Read --config, --method, --seed and --benchmark from the command line, and check them against the suite.
+
+    ``more`` has the arguments that only this program knows; all are returned beside the cell.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=description, parents=[more] if more else [])
     parser.add_argument("--config", required=True, help="the suite's file, e.g. workflow/config/demo.yaml")
     parser.add_argument("--method", required=True, help="one of the suite's methods, e.g. grpo_branch")
     parser.add_argument("--seed", required=True, type=int, help="one of the suite's seeds")
@@ -55,4 +60,4 @@ def parse(program: str, description: str | None) -> Cell:
     suite = load_suite(arguments.config)
     suite.method(arguments.method)
     suite.benchmark(arguments.benchmark)
-    return Cell(suite, arguments.method, suite.check_seed(arguments.seed), arguments.benchmark)
+    return Cell(suite, arguments.method, suite.check_seed(arguments.seed), arguments.benchmark), arguments

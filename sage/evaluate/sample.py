@@ -1,10 +1,14 @@
 """Sample one benchmark with one checkpoint: n completions a problem, every one kept.
 
 In: ``checkpoints/...`` and ``processed/{benchmark}``. Out: ``samples/.../samples.parquet``. The problems are cut into
-shards; a killed run keeps the finished ones. Each draw has its own stream, so neither batch size nor shards nor workers
-matter.
+shards; a killed run keeps the finished ones, and several jobs can share them (``--part``). Each draw has its own stream, so
+neither batch size nor shards nor workers nor jobs matter.
 """
 
+import argparse
+import hashlib
+import os
+import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -24,29 +28,46 @@ FILE = "samples.parquet"
 
 def main() -> None:
     """Parse the command line and sample."""
-    sample(parse("python -m sage.evaluate.sample", __doc__))
+    part = argparse.ArgumentParser(add_help=False)
+    part.add_argument(
+        "--part", type=int, help="sample the shards of this part only (of sample.jobs), and merge nothing"
+    )
+    cell, arguments = parse("python -m sage.evaluate.sample", __doc__, part)
+    sample(cell, arguments.part)
 
 
-def sample(cell: Cell) -> None:
-    """Sample all shards of ``cell`` that are not there yet, then publish them as one table."""
+def sample(cell: Cell, part: int | None = None) -> None:
+    """Sample all shards of ``cell`` that are not there yet, then publish them as one table.
+
+    With ``part`` (from 0 to ``sample.jobs`` - 1) only every ``sample.jobs``-th shard, and nothing is published.
+    """
     from sage import manifest, paths
+    from sage.errors import UserError
 
-    started, suite = time.time(), cell.suite
+    started, suite, config = time.time(), cell.suite, cell.suite.sample
+    if part is not None and not 0 <= part < config.jobs:
+        raise UserError(f"--part: {part} is not between 0 and sample.jobs - 1 ({config.jobs - 1}) of {suite.path}")
     checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
     weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
     records, problems = cell.problems()
     key = " ".join((suite.stage_key("sample"), weights, problems))
-    shards = [records[i :: suite.sample.shards] for i in range(suite.sample.shards)]
-    work = manifest.work_folder(cell.samples, f"{key} {suite.sample.shards}")
-    todo = [(cell, checkpoint / "model", shard, work / f"shard{i}.parquet") for i, shard in enumerate(shards) if shard]
-    _run(
-        [part for part in todo if not part[3].is_file()],
-        suite.sample.workers,
-        f"{cell.method} seed {cell.seed}",
-    )
-    _merge([part[3] for part in todo], work / FILE, [record.id for record in records], suite.sample.n)
-    manifest.write_run(cell.samples / "run.json", started)
-    manifest.publish(work, cell.samples, [FILE], _manifest(cell, key, weights, problems), ["torch", "transformers"])
+    shards = [records[i :: config.shards] for i in range(config.shards)]
+    work = _work_folder(paths.work(cell.samples), f"{key} {config.shards}")
+    parts = [(cell, checkpoint / "model", shard, work / f"shard{i}.parquet") for i, shard in enumerate(shards) if shard]
+    mine = parts if part is None else parts[part :: config.jobs]
+    _run([job for job in mine if not job[3].is_file()], config.workers, f"{cell.method} seed {cell.seed}")
+    if part is None:
+        _merge([job[3] for job in parts], work / FILE, [record.id for record in records], config.n)
+        manifest.write_run(cell.samples / "run.json", started)
+        manifest.publish(work, cell.samples, [FILE], _manifest(cell, key, weights, problems), ["torch", "transformers"])
+        shutil.rmtree(paths.work(cell.samples))
+
+
+def _work_folder(parent: Path, key: str) -> Path:
+    """Return the folder of shards of ``key``; one folder a key, so that jobs that run at once never drop each other's."""
+    folder = parent / hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _run(parts: list[Any], workers: int, label: str) -> None:
@@ -84,7 +105,7 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     prompts = encode_prompts(tokenizer, [cell.task.prompt(record) for record in records])
     groups = engine.generate(prompts, np.array(keys, np.uint64), sampling)
     table = _table(records, keys, groups, tokenizer)
-    temporary = target.with_suffix(".part")
+    temporary = target.with_suffix(f".part{os.getpid()}")
     table.to_parquet(temporary, index=False)
     temporary.replace(target)
     return len(records)

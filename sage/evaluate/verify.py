@@ -19,7 +19,7 @@ SCHEMA = 1
 
 def main() -> None:
     """Parse the command line and grade."""
-    verify(parse("python -m sage.evaluate.verify", __doc__))
+    verify(parse("python -m sage.evaluate.verify", __doc__)[0])
 
 
 def verify(cell: Cell) -> None:

@@ -3,8 +3,10 @@
 In: the configuration files. Out: ``SUITES``, and for the rules their wildcards, inputs, parameters and targets.
 """
 
+import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from sage.manifest import NAME as MANIFEST
 
 # `.venv/bin/snakemake` finds its own Python without being activated.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+# The SLURM profile names them; one that is not set is empty.
+for variable in ("SAGE_ACCOUNT", "SAGE_PARTITION", "SAGE_GPU"):
+    os.environ.setdefault(variable, "")
 
 
 def load_suites() -> dict[str, Suite]:
@@ -76,9 +81,16 @@ def config_file(wildcards, output) -> str:
     return str(SUITES[wildcards.suite].path)
 
 
+def launch_options(wildcards, resources) -> str:
+    """Return where a training runs, with what. Snakemake compares no parameter that takes ``resources``."""
+    asked = {name: resources[name] for name in resources.keys() if not name.startswith("_") and name != "tmpdir"}
+    return f"--launcher {asked.pop('launcher')} --resources {shlex.quote(json.dumps(asked))}"
+
+
 wildcard_constraints:
     suite=any_of(SUITES),
     method=any_of(every(lambda suite: suite.methods)),
     seed=any_of(every(lambda suite: map(str, suite.seeds))),
     dataset=any_of(every(lambda suite: suite.datasets)),
     benchmark=any_of(every(lambda suite: suite.benchmarks)),
+    part=r"\d+",

@@ -1,7 +1,37 @@
+# A part leaves its shards in the work folder, and a mark that is removed once they are merged.
+PARTS = "work/{suite}/parts/{method}/seed{seed}/{benchmark}/part{part}"
+
+
+def sampling_parts(wildcards) -> list[str]:
+    """Return the marks of the parts of a cell; one job that does everything needs none."""
+    jobs = SUITES[wildcards.suite].sample.jobs
+    return [PARTS.format(part=part, **wildcards) for part in range(jobs)] if jobs > 1 else []
+
+
+rule sample_part:
+    input:
+        checkpoint=lambda wildcards: paths.checkpoint(wildcards.suite, wildcards.method, wildcards.seed) / MANIFEST,
+        problems=lambda wildcards: processed(wildcards.suite, wildcards.benchmark),
+    output:
+        temp(touch(PARTS)),
+    log:
+        "logs/{suite}/samples/{method}/seed{seed}/{benchmark}.part{part}.log",
+    conda:
+        "../../environment.yml"
+    threads: lambda wildcards: SUITES[wildcards.suite].sample.workers * SUITES[wildcards.suite].sample.threads
+    params:
+        config=config_file,
+        key=stage_key("sample"),
+    shell:
+        "python -m sage.evaluate.sample --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
+        " --benchmark {wildcards.benchmark} --part {wildcards.part} 2>&1 | tee {log}"
+
+
 rule sample_benchmark:
     input:
         checkpoint=lambda wildcards: paths.checkpoint(wildcards.suite, wildcards.method, wildcards.seed) / MANIFEST,
         problems=lambda wildcards: processed(wildcards.suite, wildcards.benchmark),
+        parts=sampling_parts,
     output:
         paths.samples("{suite}", "{method}", "{seed}", "{benchmark}") / MANIFEST,
     log:

@@ -1,4 +1,5 @@
 # The payloads, model/ and model-step*/, are no outputs: Snakemake would delete them before a job that may fail.
+# `launcher` says where a training runs; the rules themselves are local, as a launcher submits the job and waits for it.
 
 
 rule train_base:
@@ -11,14 +12,19 @@ rule train_base:
         "logs/{suite}/checkpoints/base.log",
     benchmark:
         "logs/{suite}/checkpoints/base.tsv"
+    retries: 0
+    localrule: True
     conda:
         "../../environment.yml"
     threads: lambda wildcards: SUITES[wildcards.suite].sft.threads
+    resources:
+        launcher="inline",
     params:
         config=config_file,
         key=stage_key("sft"),
+        launch=launch_options,
     shell:
-        "python -m sage.train.sft --config {params.config} 2>&1 | tee {log}"
+        "python -m sage.cluster launch --config {params.config} --method base {params.launch} 2>&1 | tee -i {log}"
 
 
 rule train_policy:
@@ -34,12 +40,17 @@ rule train_policy:
         "logs/{suite}/checkpoints/{method}/seed{seed}.tsv"
     wildcard_constraints:
         method=any_of(every(grid.trained)),
+    retries: 0
+    localrule: True
     conda:
         "../../environment.yml"
     threads: lambda wildcards: SUITES[wildcards.suite].rl.threads
+    resources:
+        launcher="inline",
     params:
         config=config_file,
         key=stage_key("rl"),
+        launch=launch_options,
     shell:
-        "python -m sage.train --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
-        " 2>&1 | tee {log}"
+        "python -m sage.cluster launch --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
+        " {params.launch} 2>&1 | tee -i {log}"
