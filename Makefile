@@ -14,10 +14,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 # --rerun-incomplete: the stages write their results atomically, so what a killed run left is either whole or not there.
 SNAKEMAKE := snakemake --cores $(CORES) --rerun-incomplete
+# The extra `slurm`: pip would refuse its bound on numpy.
+SLURM = $(shell $(PYTHON) -c "import tomllib; \
+    print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['slurm'])")
 # Suites with results in data/, by their files.
 PRESENT := $(patsubst data/%/tracked.json,workflow/config/%.yaml,$(wildcard data/*/tracked.json))
 
-.PHONY: help setup demo laptop test lint adopt remote dvc-yaml lock
+.PHONY: help setup demo laptop test test-slurm test-all lint adopt remote dvc-yaml lock
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -27,6 +30,7 @@ setup: $(STAMP)  ## make .venv with the versions of requirements.lock
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	pip install --disable-pip-version-check --no-compile -r requirements.lock
+	pip install --disable-pip-version-check --no-compile --no-deps $(SLURM)
 	pip install --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -46,6 +50,12 @@ endef
 
 test: setup  ## run the unit, workflow and integration tests
 	pytest tests/unit tests/workflow tests/integration
+
+test-slurm: setup  ## run the tests on a SLURM of one node (root installs its Debian packages; else they skip)
+	tests/slurm/packages.sh
+	pytest tests/slurm -rs
+
+test-all: test test-slurm  ## run all tests
 
 lint: setup  ## check style, types and the workflow
 	ruff check

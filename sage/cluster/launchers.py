@@ -105,7 +105,8 @@ class Local:
             words = Path("/proc", job.job_id, "cmdline").read_bytes()
         except OSError:
             return None
-        return Queued("RUNNING", os.uname().nodename, "", "") if b"submitit.local._local" in words else None
+        ours = not words or b"submitit.local._local" in words  # none in the first moment of a process
+        return Queued("RUNNING", os.uname().nodename, "", "") if ours else None
 
     def final_state(self, job: Job) -> str:
         """See :class:`Launcher`."""

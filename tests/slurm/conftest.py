@@ -24,7 +24,7 @@ SUITES = {
         "[1, 2]": "[1, 2, 3, 4, 5, 6]",
         "steps: 3\n": "steps: 500\n",
         "save_every: 1\n": "save_every: 50\n",
-        "[base, grpo_branch]": "[base, grpo]",
+        "[base, grpo_branch]": "[base, grpo, grpo_nokl]",
         "keep_steps: [2]": "keep_steps: []",
     },
 }

@@ -66,14 +66,14 @@ def test_one_seed_and_one_benchmark_again(cluster, project):
 
 
 def test_the_next_snakemake_attaches_to_the_trainings_of_a_killed_one(cluster, project):
-    targets = [f"data/long/checkpoints/grpo/seed{seed}/manifest.json" for seed in (1, 2)]
+    targets = [f"data/long/checkpoints/grpo_nokl/seed{seed}/manifest.json" for seed in (1, 2)]
     command = ["snakemake", "--profile", "slurm", *targets, "--configfile", LONG]
     with subprocess.Popen(
         command, cwd=project.root, env=project.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        records = [project.root / f"logs/long/jobs/grpo/seed{seed}/job.json" for seed in (1, 2)]
+        records = [project.root / f"logs/long/jobs/grpo_nokl/seed{seed}/job.json" for seed in (1, 2)]
         wait_until(lambda: all(record.is_file() for record in records), "two submissions", 300)
-        wait_until(lambda: sum(queued(job) == "RUNNING" for job in ids("long-grpo")) == 2, "two running jobs")
+        wait_until(lambda: sum(queued(job) == "RUNNING" for job in ids("long-grpo_nokl")) == 2, "two running jobs")
         os.kill(process.pid, signal.SIGKILL)
     time.sleep(3)
     assert not run("pgrep", "--full", "sage.cluster launch .*long.yaml").stdout, "a launcher has outlived its Snakemake"
@@ -82,8 +82,8 @@ def test_the_next_snakemake_attaches_to_the_trainings_of_a_killed_one(cluster, p
     text = done.stdout + done.stderr
     assert text.count("attached to job") == 2
     assert "submitted job" not in text
-    assert sorted(map(len, trainings("long-grpo-s").values())) == [1, 1]
-    assert {accounted(job) for job in ids("long-grpo")} == {"COMPLETED"}
+    assert sorted(map(len, trainings("long-grpo_nokl-s").values())) == [1, 1]
+    assert {accounted(job) for job in ids("long-grpo_nokl")} == {"COMPLETED"}
 
 
 def ids(prefix):
@@ -96,17 +96,19 @@ def test_what_fails_for_good_is_told_and_the_rest_goes_on(cluster, project):
     little = "mem_mb: \"60 if wildcards.seed == '4' else 4000\""
     head, policy = text.split("  train_policy:\n")
     profile.write_text(head + "  train_policy:\n" + policy.replace("mem_mb: 96000", little, 1))
-    targets = [f"data/long/checkpoints/grpo/seed{seed}/manifest.json" for seed in (3, 4)]
+    targets = [f"data/long/checkpoints/grpo_nokl/seed{seed}/manifest.json" for seed in (3, 4)]
     try:
         done = snakemake(project, *targets, suite=LONG, status=1)
     finally:
         profile.write_text(text)
     said = [line for line in (done.stdout + done.stderr).splitlines() if "out of memory" in line]
-    assert any("error: grpo seed 4" in line and "mem_mb=60" in line and "_0_log.out" in line for line in said)
+    assert any("error: grpo_nokl seed 4" in line and "mem_mb=60" in line and "_0_log.out" in line for line in said)
     assert (project.root / targets[0]).is_file()
     assert not (project.root / targets[1]).exists()
-    assert len(trainings("long-grpo-s4")["long-grpo-s4"]) == 1, "a training without enough memory was tried again"
+    assert len(trainings("long-grpo_nokl-s4")["long-grpo_nokl-s4"]) == 1, (
+        "a training without enough memory was tried again"
+    )
     status = project.run("python", "-m", "sage.cluster", "status", "--config", LONG).stdout
-    assert re.search(r"grpo +1: done +2: done +3: done +4: failed +5: missing", status)
-    assert re.search(r"grpo seed 4: failed, .*out of memory", status)
-    assert "again: snakemake data/long/checkpoints/grpo/seed4/manifest.json" in status
+    assert re.search(r"grpo_nokl +1: done +2: done +3: done +4: failed +5: missing", status)
+    assert re.search(r"grpo_nokl seed 4: failed, .*out of memory", status)
+    assert "again: snakemake data/long/checkpoints/grpo_nokl/seed4/manifest.json" in status

@@ -51,6 +51,12 @@ def test_the_lock_is_installed():
     assert not differ, "run `make setup`"
 
 
+def test_the_extra_for_slurm_is_installed():
+    assert {name: metadata.version(name) for name in by_name(EXTRAS["slurm"])} == {
+        name: pinned(requirement) for name, requirement in by_name(EXTRAS["slurm"]).items()
+    }
+
+
 def test_the_lock_names_no_build_of_one_machine():
     assert not [line for line in (ROOT / "requirements.lock").read_text().splitlines() if "+" in line or "@" in line]
     assert not [name for name in lock() if name.startswith(("nvidia", "cuda", "triton"))]
