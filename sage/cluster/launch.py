@@ -28,7 +28,7 @@ LOOK = 1.0  # seconds between two looks at the result's file
 ASK = (2.0, 30.0)  # least and most seconds between two questions to SLURM: a twentieth of the time waited so far
 SAY = 60.0  # seconds between two lines of progress
 GRACE = 90.0  # seconds in which a step can end before its job does
-RETRIES = 3  # submissions after a kill
+RESUBMISSIONS = 3  # after a kill
 LOG_LINES = 15
 
 
@@ -51,15 +51,15 @@ def launch(run: Run, launcher: str, resources: dict[str, Any]) -> None:
         os.execv(run.command[0], run.command)
     from sage.cluster.launchers import LAUNCHERS
 
-    key = run.key()
+    key, more = run.key(), int(resources.get("resubmissions", RESUBMISSIONS))
     with _alone(run), _Interrupts(str(resources.get("on_interrupt", "cancel"))) as interrupts:
         waiting = Waiting(run, LAUNCHERS[launcher](), resources, interrupts)
-        for attempt in range(RETRIES + 1):
+        for left in reversed(range(more + 1)):
             try:
                 return waiting.wait(waiting.attach(key) or waiting.submit(launcher, key))
             except Failure as failure:
                 _say(run, f"{failure}; log: {waiting.log}")
-                if not failure.again or attempt == RETRIES:
+                if not failure.again or not left:
                     raise LaunchFailed(_report(run, waiting.log, str(failure))) from None
 
 

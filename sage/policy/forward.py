@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from sage.objective.divergences import forward_kl
+from sage.policy.head import head_scores, in_chunks
 
 
 @dataclass(frozen=True)
@@ -71,23 +73,43 @@ class Scores:
     forward: Tensor | None = None  # KL(anchor || model), summed over the vocabulary
 
 
+Head = tuple[Tensor, Tensor]  # hidden states [M, D] and the weight [V, D] that makes logits of them
+
+
+def head_of(model: Any, batch: Batch) -> Head:
+    """Return the hidden states that predict the completion tokens of ``batch``, and the model's head."""
+    return hidden_rows(model, batch), model.lm_head.weight
+
+
 def score(
-    model: Any, batch: Batch, temperature: float, *, anchor: Tensor | None = None, entropy_grad: bool = False
+    model: Any, batch: Batch, temperature: float, *, anchor: Head | None = None, entropy_grad: bool = False
 ) -> Scores:
     """Return the :class:`Scores` of ``batch``, float32.
 
-    ``anchor``: the anchor's log-softmax at the same tokens, [M, V], where the forward divergence is wanted; the entropy
-    carries a gradient only where ``entropy_grad``.
+    ``anchor``: the anchor's head at the same tokens, where the forward divergence is wanted; the entropy carries a
+    gradient only where ``entropy_grad``.
     """
-    logits = model.lm_head(hidden_rows(model, batch))
+    hidden, weight = head_of(model, batch)
+    if in_chunks(hidden, weight):
+        found = head_scores(hidden, weight, batch.targets, temperature, anchor=anchor, entropy_grad=entropy_grad)
+        forward = None if found.forward is None else batch.padded(found.forward)
+        return Scores(batch.padded(found.logp), batch.padded(found.entropy), forward)
+    logits = linear(hidden, weight)
     with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
         entropies = entropy(logits)
     logp_all = logits.float().div(temperature).log_softmax(-1)
     chosen = logp_all.gather(-1, batch.targets[:, None])[:, 0]
-    forward = None if anchor is None else batch.padded(forward_kl(logp_all, anchor))
+    forward = None if anchor is None else batch.padded(forward_kl(logp_all, _log_softmax(anchor, temperature)))
     return Scores(batch.padded(chosen), batch.padded(entropies), forward)
 
 
-def log_softmax(model: Any, batch: Batch, temperature: float) -> Tensor:
-    """Return the model's whole next-token log-distributions at the completion tokens, [M, V], float32."""
-    return model.lm_head(hidden_rows(model, batch)).float().div(temperature).log_softmax(-1)
+def target_logp(head: Head, targets: Tensor, temperature: float) -> Tensor:
+    """Return the log-probs of ``targets``, [M] float32, without a gradient."""
+    with torch.no_grad():
+        if in_chunks(*head):
+            return head_scores(*head, targets, temperature).logp
+        return _log_softmax(head, temperature).gather(-1, targets[:, None])[:, 0]
+
+
+def _log_softmax(head: Head, temperature: float) -> Tensor:
+    return linear(*head).float().div(temperature).log_softmax(-1)

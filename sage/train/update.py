@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sage.objective.losses import Loss, Terms, Tokens, token_loss
 from sage.objective.reducers import sequence_weights
-from sage.policy.forward import Batch, Scores, collate, log_softmax, score
+from sage.policy.forward import Batch, Head, Scores, collate, head_of, score, target_logp
 from sage.train import optim
 from sage.train.experience import Experience
 from sage.train.shaping import Shaper
@@ -141,12 +141,12 @@ class Updater:
         batch: Batch,
         rows: list[int],
         weights: Tensor,
-        anchor: Tensor | None,
+        anchor: Tensor | Head | None,
         guides: dict[int, Tensor],
         step: int,
         statistics: Statistics,
     ) -> Loss:
-        exact = anchor if self.terms.estimator == "forward_kl" else None
+        exact = anchor if isinstance(anchor, tuple) else None
         entropy_grad = self.terms.entropy_bonus > 0
         scores = score(self.policy, batch, self.config.temperature, anchor=exact, entropy_grad=entropy_grad)
         sampled = _pad([torch.tensor(experience.completions[row].logprobs) for row in rows], batch)
@@ -160,7 +160,7 @@ class Updater:
             advantages=experience.advantages[rows],
             weights=weights,
             kl_weights=weights * self._keeps_divergence(experience, rows),
-            logp_anchor=None if anchor is None or exact is not None else batch.padded(anchor),
+            logp_anchor=batch.padded(anchor) if isinstance(anchor, Tensor) else None,
             guide=guide,
         )
         loss = token_loss(scores.logp, tokens, self.terms, forward=scores.forward, entropy=scores.entropy)
@@ -192,13 +192,15 @@ class Updater:
                 found |= {row: guide[i][batch.mask[i]] for i, row in enumerate(rows)}
         return found
 
-    def _anchor(self, batch: Batch) -> Tensor | None:
-        """Return the anchor's log-probs of the tokens, [M], or its whole log-distributions, [M, V], where needed."""
+    def _anchor(self, batch: Batch) -> Tensor | Head | None:
+        """Return the anchor's log-probs of the tokens, [M], or its head where its whole distributions are needed."""
         if self.terms.estimator is None:
             return None
         with torch.no_grad():
-            logp = log_softmax(self.anchor, batch, self.config.temperature)
-        return logp if self.terms.estimator == "forward_kl" else logp.gather(-1, batch.targets[:, None])[:, 0]
+            head = head_of(self.anchor, batch)
+        return (
+            head if self.terms.estimator == "forward_kl" else target_logp(head, batch.targets, self.config.temperature)
+        )
 
     def _cut(self, experience: Experience, rows: Sequence[int]) -> list[list[int]]:
         totals = [len(experience.prompts[row]) + len(experience.completions[row].tokens) for row in rows]

@@ -96,6 +96,23 @@ def test_a_killed_training_is_submitted_again(root, undisturbed):
     assert results(root, "grpo_branch") == results(undisturbed, "grpo_branch")
 
 
+def test_a_training_that_is_killed_over_and_over_is_given_up(root):
+    launcher = start(root, [*LOCAL, "--resources", '{"resubmissions": 1}'])
+    for kills in (1, 2):
+        deadline = time.monotonic() + 60
+        while not (pids := [p for p in trainer() if Path(f"/proc/{p}/cwd").resolve() == root]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(int(pids[0]), signal.SIGKILL)
+        if kills == 1:
+            while alive(pids[0]):
+                time.sleep(0.05)
+    text = launcher.communicate(timeout=60)[0]
+    assert launcher.returncode == 2
+    assert text.count("submitted job") == 2
+    assert "error: grpo_branch seed 1: " in text
+
+
 def test_a_launcher_attaches_to_the_job_of_a_killed_one_and_to_one_that_has_ended(root, undisturbed):
     launcher = start(root, LOCAL)
     reach(root, 3)

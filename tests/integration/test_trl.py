@@ -20,7 +20,7 @@ import torch
 
 from sage import config
 from sage.objective.advantages import group_normalised, is_constant
-from sage.policy.forward import collate, log_softmax
+from sage.policy.forward import collate, head_of, target_logp
 from sage.policy.model import make_model, make_tokenizer
 from sage.rollout import Completion
 from sage.train.experience import Experience
@@ -66,7 +66,7 @@ def logps(model, batch) -> list[torch.Tensor]:
     """Return the log-probs of each completion's tokens."""
     found = collate(batch["prompts"], batch["tokens"])
     with torch.no_grad():
-        flat = log_softmax(model, found, 1.0).gather(-1, found.targets[:, None])[:, 0]
+        flat = target_logp(head_of(model, found), found.targets, 1.0)
     return list(flat.split([len(t) for t in batch["tokens"]]))
 
 

@@ -3,6 +3,7 @@ rule process_data:
         paths.processed("{suite}", "{dataset}") / MANIFEST,
     log:
         "logs/{suite}/processed/{dataset}.log",
+    localrule: True  # a source may be an address, and compute nodes often reach no network
     conda:
         "../../environment.yml"
     params:
