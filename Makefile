@@ -6,6 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 CORES ?= all
 REMOTE ?= ../sage-dvc
+AMC23 ?= data/sources/amc23.jsonl
 
 BIN := .venv/bin
 STAMP := .venv/installed
@@ -20,10 +21,10 @@ SLURM = $(shell $(PYTHON) -c "import tomllib; \
 # Suites with results in data/, by their files.
 PRESENT := $(patsubst data/%/tracked.json,workflow/config/%.yaml,$(wildcard data/*/tracked.json))
 
-.PHONY: help setup demo laptop test test-slurm test-all lint adopt remote dvc-yaml lock
+.PHONY: help setup demo laptop smollm2 test test-slurm test-all lint adopt remote dvc-yaml lock
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(STAMP)  ## make .venv with the versions of requirements.lock
 
@@ -41,6 +42,12 @@ demo: setup  ## run the demo suite from nothing to its report
 laptop: setup  ## run the laptop suite: more seeds, more problems
 	$(call run,workflow/config/laptop.yaml)
 	@echo "The report: $(CURDIR)/reports/laptop/index.html"
+
+smollm2: setup  ## check the path of a real pretrained model, from PyPI; AMC23=FILE is a copy of that benchmark
+	@mkdir -p data/sources
+	@test $(AMC23) -ef data/sources/amc23.jsonl || cp $(AMC23) data/sources/amc23.jsonl
+	$(call run,workflow/config/smollm2.yaml)
+	@echo "The report: $(CURDIR)/reports/smollm2/index.html"
 
 # A clone has the manifests but not what they describe: what is not here is made again.
 define run

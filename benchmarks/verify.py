@@ -1,8 +1,9 @@
 """Seconds to grade kept answers of a real model, ours beside a loop over math-verify's own parse and verify, in one run.
 
-Both read the last box of each answer. The loop parses and compares each answer by itself, with math-verify's own time-outs;
-ours grades equal answers once, in worker processes that can be killed. Prints the seconds of each round, the median of the
-ratios, and every verdict that differs.
+Both read the last box of each answer. The loop parses and compares each answer by itself, with math-verify's own time-outs,
+in a process that has imported it; ours grades equal answers once, says of numbers and equal texts at once whether they are
+equal, and the rest in worker processes that can be killed, whose start, an import of math-verify each, is shown apart. Prints
+the seconds of each round, the median of the ratios, and every verdict that differs.
 Example: ``python -m benchmarks.verify --samples ../shared/data/outputs/qwen25_math_cot_50.jsonl``
 """
 
@@ -42,7 +43,7 @@ def ours(records: list[Record], texts: list[str], warm: bool) -> tuple[list[bool
     with Grader(tasks.load("math500")) as grader:
         if warm:
             grader.grade(
-                [Record("a", "", "0.5", {"region": "box"})] * 8, [f"\\boxed{{\\frac{{{i}}}{{7}}}}" for i in range(8)]
+                [Record("a", "", "0.5", {"region": "box"})] * 8, [f"\\boxed{{\\sqrt{{{i}}}}}" for i in range(8)]
             )
             started = time.perf_counter()
         verdicts = grader.grade(records, texts)

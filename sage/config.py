@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from sage import paths
 from sage.errors import UserError, nearest
@@ -20,6 +20,11 @@ Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+def later(default: Any) -> Any:
+    """Return the default of a key that came after results were made: at it, the key is no part of any stage's hash."""
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 class Kl(Strict):
@@ -112,12 +117,77 @@ class Model(Strict):
     init_std: Rate  # of the weights; small models of few words learn far sooner with more than the usual 0.02
 
 
-class Optimiser(Strict):
-    """AdamW with a linear warm-up over a share of the steps, then ``schedule``."""
+class Source(Strict):
+    """Where a pretrained model comes from: the hub, a folder as transformers saves one, or a file of a package."""
 
+    hub: str | None = None  # owner/name
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit, which never moves
+    folder: str | None = None
+    pypi: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9._]+$")] | None = None  # name==version
+    file: str | None = None  # the package's file: a GGUF
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> "Source":
+        given = sorted(name for name, value in self if value is not None)
+        if given not in (["hub", "revision"], ["folder"], ["file", "pypi"]):
+            raise ValueError("give hub and revision, or folder, or pypi and file; and nothing else")
+        return self
+
+    def __str__(self) -> str:
+        return self.folder or (f"{self.hub}@{self.revision}" if self.hub else f"{self.pypi}: {self.file}")
+
+
+class Shape(Strict):
+    """The sizes of a Llama or Qwen2 model, checked against the model that is fetched; plans are made from them."""
+
+    vocabulary: Positive
+    hidden_size: Positive
+    intermediate_size: Positive
+    layers: Positive
+    heads: Positive
+    kv_heads: Positive
+    tied: bool  # whether the embedding is the head, too
+    bias: bool  # whether queries, keys and values have one
+
+
+class Pretrained(Strict):
+    """A pretrained model, and what is the same wherever it is asked: its template, its longest prompt, its stop.
+
+    ``template``: ``own`` keeps the tokenizer's chat template, ``project`` gives it the project's, for base models.
+    ``over_long``: prompts with more tokens are an error, or, in training, left out and counted.
+    """
+
+    source: Source
+    shape: Shape
+    dtype: Literal["float32", "bfloat16"]
+    template: Literal["own", "project"]
+    max_prompt_tokens: Positive
+    over_long: Literal["error", "skip"]
+    max_positions: Positive | None = None  # in the place of what the model's own configuration says
+    stop: str | None  # a completion ends with the first of these texts, too
+
+
+class Adapter(Strict):
+    """LoRA (Hu et al., arXiv 2106.09685). The anchor is the model with the adapter switched off.
+
+    ``dropout`` is 0: draws from no stream of their own could not be made again.
+    """
+
+    r: Positive
+    alpha: Positive
+    dropout: Literal[0]
+    targets: Annotated[
+        list[Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]], Field(min_length=1)
+    ]
+
+
+class Optimiser(Strict):
+    """AdamW with a linear warm-up, then ``schedule``; ``adamw_8bit`` keeps its moments in 8 bits, on CUDA."""
+
+    kind: Literal["adamw", "adamw_8bit"] = later("adamw")
     lr: Rate
-    schedule: Literal["constant", "cosine"]
-    warmup: Annotated[float, Field(ge=0, lt=1)]
+    schedule: Literal["constant", "cosine", "linear"]
+    warmup: Annotated[float, Field(ge=0)]  # below 1 a share of the steps, else their number
     weight_decay: Annotated[float, Field(ge=0)]
     max_grad_norm: Rate
     betas: Annotated[list[float], Field(min_length=2, max_length=2)]
@@ -128,11 +198,19 @@ class Sft(Strict):
 
     dataset: Name
     seed: int
-    steps: Positive
+    steps: Positive | None
+    epochs: Positive | None = later(None)  # in the place of steps
     batch: Positive
+    max_tokens: Positive | None = later(None)  # rows whose prompt and target are longer together are left out
     optimiser: Optimiser
     save_every: Positive
     threads: Positive
+
+    @model_validator(mode="after")
+    def _steps_or_epochs(self) -> "Sft":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("steps: give steps or epochs, and null for the other")
+        return self
 
 
 class Rl(Strict):
@@ -147,6 +225,7 @@ class Rl(Strict):
     micro_batch_tokens: Positive
     max_new_tokens: Positive
     temperature: Rate
+    min_p: Annotated[float, Field(ge=0, lt=1)] = later(0.0)
     optimiser: Optimiser
     save_every: Positive
     keep_steps: list[int]
@@ -197,10 +276,17 @@ class Versions(Strict):
     """One number a stage, raised by hand when the stage's results change for the same configuration."""
 
     data: Positive
+    fetch: Positive = later(1)
     sft: Positive
     rl: Positive
     sample: Positive
     verify: Positive
+
+
+def _kind_of_model(value: Any) -> str:
+    """Return the tag of a model's entry; strict.validate leaves tags in angle brackets out of its messages."""
+    made = isinstance(value, Model) or (isinstance(value, dict) and "source" not in value)
+    return "<made>" if made else "<pretrained>"
 
 
 class SuiteFile(Strict):
@@ -213,8 +299,11 @@ class SuiteFile(Strict):
     benchmarks: Annotated[list[Name], Field(min_length=1)]
     datasets: dict[Name, dict[str, Any]]
     data_seed: int
-    model: Model
-    sft: Sft
+    model: Annotated[
+        Annotated[Model, Tag("<made>")] | Annotated[Pretrained, Tag("<pretrained>")], Discriminator(_kind_of_model)
+    ]
+    adapter: Adapter | None = None
+    sft: Sft | None  # null: the base model is the pretrained one
     rl: Rl
     guides: Guides
     sample: Sample
@@ -232,12 +321,14 @@ class SuiteFile(Strict):
     @model_validator(mode="after")
     def _names_exist(self) -> "SuiteFile":
         for key, name in [
-            ("sft.dataset", self.sft.dataset),
+            *([("sft.dataset", self.sft.dataset)] if self.sft else []),
             ("rl.dataset", self.rl.dataset),
             *(("benchmarks", name) for name in self.benchmarks),
         ]:
             if name not in self.datasets:
                 raise ValueError(f"{key}: no data set '{name}' under datasets{nearest(name, list(self.datasets))}")
+        if self.sft is None and isinstance(self.model, Model):
+            raise ValueError("sft: null, but the model is made from nothing; give it supervised fine-tuning")
         if max(self.evaluate.ks) > self.sample.n:
             raise ValueError(f"evaluate.ks: {max(self.evaluate.ks)} is more than sample.n ({self.sample.n})")
         return self
@@ -253,6 +344,11 @@ class Suite:
         if key == "content" or key.startswith("__"):  # asked for by pickle, before there is a content
             raise AttributeError(key)
         return getattr(self.content, key)
+
+    @property
+    def pretrained(self) -> Pretrained | None:
+        """The entry of a pretrained model; None for a model that is made from nothing."""
+        return self.content.model if isinstance(self.content.model, Pretrained) else None
 
     @cached_property
     def loaded_methods(self) -> dict[str, Method]:
@@ -310,8 +406,11 @@ class Suite:
         content, parts = self.content, dict[str, Any]()
         if stage == "data":
             parts = {"spec": content.datasets[dataset], "seed": content.data_seed}
-        elif stage == "sft":
-            parts = {"model": content.model.model_dump(), "sft": _without(content.sft, "save_every")}
+        elif stage == "fetch" and self.pretrained:
+            parts = {"model": self.pretrained.model_dump(include={"source", "dtype", "template", "max_positions"})}
+        elif stage == "sft" and content.sft:
+            parts = {"model": _without(content.model, "shape"), "sft": _without(content.sft, "save_every")}
+            parts |= self._adapter() if self.pretrained else {}
         elif stage == "rl":
             objective = self.objective(method)
             guide = _without(content.guides) if objective.guide else None
@@ -319,15 +418,25 @@ class Suite:
                 "rl": _without(content.rl, "save_every"),
                 "objective": _without(objective),
                 "guides": guide,
+                **self._adapter(),
+                **self._prompting("max_prompt_tokens", "over_long", "stop"),
             }
         elif stage == "sample":
             parts = {"sample": _without(content.sample, "batch", "shards", "jobs", "workers", "threads")}
+            parts |= self._prompting("max_prompt_tokens", "stop")
         elif stage == "verify":
             parts = {"ks": content.evaluate.ks, "method": self.method(method).model_dump()}
         else:
             raise KeyError(stage)
         parts["version"] = getattr(content.versions, stage)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _adapter(self) -> dict[str, Any]:
+        return {"adapter": self.content.adapter.model_dump()} if self.content.adapter else {}
+
+    def _prompting(self, *names: str) -> dict[str, Any]:
+        """Return how a pretrained model is asked."""
+        return {"prompting": self.pretrained.model_dump(include=set(names))} if self.pretrained else {}
 
 
 def _without(model: Strict, *names: str) -> dict[str, Any]:

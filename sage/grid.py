@@ -33,6 +33,11 @@ def counts(suite: "Suite") -> list[Path]:
     return [file.with_suffix(".counts.json") for file in metrics(suite)]
 
 
+def answers(suite: "Suite") -> list[Path]:
+    """Return the file of votes, shares and diversity of every cell."""
+    return [file.with_suffix(".answers.json") for file in metrics(suite)]
+
+
 def training_logs(suite: "Suite") -> list[Path]:
     """Return the step log of every run of reinforcement learning."""
     return [paths.training_log(suite.name, method, seed) for method in trained(suite) for seed in suite.seeds]
@@ -40,8 +45,10 @@ def training_logs(suite: "Suite") -> list[Path]:
 
 def manifests(suite: "Suite") -> list[Path]:
     """Return the manifest of every payload."""
-    datasets = dict.fromkeys([suite.sft.dataset, suite.rl.dataset, *suite.benchmarks])
+    fine_tuned = [suite.sft.dataset] if suite.sft else []
+    datasets = dict.fromkeys([*fine_tuned, suite.rl.dataset, *suite.benchmarks])
     folders = [paths.processed(suite.name, dataset) for dataset in datasets]
+    folders += [paths.pretrained(suite.name)] if suite.pretrained and suite.sft else []
     folders += dict.fromkeys(paths.checkpoint(suite.name, method, seed) for method, seed, _ in cells(suite))
     folders += [paths.samples(suite.name, *cell) for cell in cells(suite)]
     return [folder / manifest.NAME for folder in folders]

@@ -10,6 +10,11 @@ METHODS = Path("workflow/config/methods")
 CLAIMS = Path("workflow/config/claims.yaml")
 
 
+def suite_file(suite: str) -> Path:
+    """Where a suite's file lies, but for suites that are elsewhere by choice."""
+    return METHODS.parent / f"{suite}.yaml"
+
+
 def processed(suite: str, dataset: str) -> Path:
     """Folder of a processed data set: ``manifest.json`` and the payload ``records.jsonl``."""
     return DATA / suite / "processed" / dataset
@@ -19,6 +24,11 @@ def checkpoint(suite: str, method: str, seed: int | str) -> Path:
     """Folder of a checkpoint: ``manifest.json`` and the payload ``model/``; base has one for all seeds."""
     folder = DATA / suite / "checkpoints" / method
     return folder if method == "base" else folder / f"seed{seed}"
+
+
+def pretrained(suite: str) -> Path:
+    """Folder of a pretrained model before its fine-tuning: ``manifest.json`` and the payload ``model/``."""
+    return DATA / suite / "checkpoints" / "pretrained"
 
 
 def samples(suite: str, method: str, seed: int | str, benchmark: str) -> Path:

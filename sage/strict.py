@@ -71,7 +71,8 @@ def validate(model: type[Model], data: Any, where: str) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
+        # a part in angle brackets is the tag of one kind of an entry, which no file has
+        key = ".".join(str(part) for part in first["loc"] if not str(part).startswith("<"))
         got = first.get("input")
         value = f" (got {got!r})" if not isinstance(got, dict | list) and first["type"] != "missing" else ""
         message = first["msg"].removeprefix("Value error, ")

@@ -55,9 +55,14 @@ def parse(
     parser.add_argument("--seed", required=True, type=int, help="one of the suite's seeds")
     parser.add_argument("--benchmark", required=True, help="one of the suite's benchmarks, e.g. knights_n4")
     arguments = parser.parse_args()
+    return chosen(arguments.config, arguments.method, arguments.seed, arguments.benchmark), arguments
+
+
+def chosen(config: str | Path, method: str, seed: int, benchmark: str) -> Cell:
+    """Return a cell, checked against its suite."""
     from sage.config import load_suite
 
-    suite = load_suite(arguments.config)
-    suite.method(arguments.method)
-    suite.benchmark(arguments.benchmark)
-    return Cell(suite, arguments.method, suite.check_seed(arguments.seed), arguments.benchmark), arguments
+    suite = load_suite(config)
+    suite.method(method)
+    suite.benchmark(benchmark)
+    return Cell(suite, method, suite.check_seed(seed), benchmark)

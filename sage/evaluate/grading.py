@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+from sage.progress import bar
 
 if TYPE_CHECKING:
     from sage.tasks import Record
@@ -26,10 +28,10 @@ Verdicts = dict[str, str]
 
 
 class Grader:
-    """Grades completions of one task; to be closed, or used in a ``with`` statement."""
+    """Grades completions of one task; to be closed, or used in a ``with`` statement. ``label``: of a progress bar."""
 
-    def __init__(self, task: Any, workers: int | None = None) -> None:
-        self.task = task
+    def __init__(self, task: Any, workers: int | None = None, label: str = "") -> None:
+        self.task, self.label = task, label
         name, count = task.__name__.rsplit(".", 1)[-1], workers or len(os.sched_getaffinity(0))
         self.pool = Pool(name, count, task.TIMEOUT) if task.TIMEOUT else None
 
@@ -59,10 +61,12 @@ class Grader:
         return [found[key] for key in keys]
 
     def _run(self, jobs: list[tuple["Record", str]]) -> list[Verdicts]:
-        if self.pool:
-            verdicts = self.pool.run(jobs)
-            return [v if isinstance(v, dict) else dict.fromkeys(self.task.GRADES, v) for v in verdicts]
-        return [score(self.task, record, region) for record, region in jobs]
+        shown = {"unit": "answer", "disable": not self.label}
+        if not self.pool:
+            return [score(self.task, *job) for job in bar(jobs, self.label, **shown)]
+        with bar(None, self.label, total=len(jobs), **shown) as progress:
+            verdicts = self.pool.run(jobs, progress.update)
+        return [v if isinstance(v, dict) else dict.fromkeys(self.task.GRADES, v) for v in verdicts]
 
 
 def score(task: Any, record: "Record", region: str) -> Verdicts:
@@ -88,8 +92,11 @@ class Pool:
             worker.kill()
         self.workers = []
 
-    def run(self, jobs: list[tuple["Record", str]]) -> list[Verdicts | str]:
-        """Return the verdicts of each job; ``timeout`` or ``error`` where its worker had to be killed, or died."""
+    def run(self, jobs: list[tuple["Record", str]], done: Callable[[], Any]) -> list[Verdicts | str]:
+        """Return the verdicts of each job; ``timeout`` or ``error`` where its worker had to be killed, or died.
+
+        ``done`` is called after each job.
+        """
         results: list[Verdicts | str | None] = [None] * len(jobs)
         with self.lock, selectors.DefaultSelector() as selector:
             while len(self.workers) < min(self.count, len(jobs)):
@@ -109,6 +116,7 @@ class Pool:
                         continue
                     if job is not None:
                         results[job], remaining = answer, remaining - 1
+                        done()
                     if worker.dead:
                         worker = self._replace(worker, selector)
                     if worker.ready:
@@ -116,6 +124,7 @@ class Pool:
                 for worker in [w for w in self.workers if w.deadline <= time.monotonic()]:
                     if worker.job is not None:
                         results[worker.job], remaining = "timeout", remaining - 1
+                        done()
                     self._replace(worker, selector)
         return [result for result in results if result is not None]
 

@@ -49,6 +49,8 @@ def sample(cell: Cell, part: int | None = None) -> None:
         raise UserError(f"--part: {part} is not between 0 and sample.jobs - 1 ({config.jobs - 1}) of {suite.path}")
     checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
     weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
+    if suite.adapter:  # the checkpoint is an adapter, and is merged into the base model
+        manifest.require(paths.checkpoint(suite.name, "base", cell.seed))
     records, problems = cell.problems()
     key = " ".join((suite.stage_key("sample"), weights, problems))
     shards = [records[i :: config.shards] for i in range(config.shards)]
@@ -90,7 +92,7 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
 
     from sage import seeds
     from sage.policy import model as models
-    from sage.policy.tokens import encode_prompts
+    from sage.policy.tokens import encode_prompts, ending, fitting
     from sage.rollout import Sampling
     from sage.rollout.transformers import TransformersEngine
 
@@ -101,8 +103,16 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     stream = ("evaluation", cell.benchmark)
     keys = [[seeds.stream(root, *stream, record.id, i) for i in range(config.n)] for record in records]
     stop = (tokenizer.eos_token_id,)
-    sampling = Sampling(config.max_new_tokens, stop, temperature=config.temperature, top_p=config.top_p)
+    sampling = Sampling(
+        config.max_new_tokens,
+        stop,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        ending=ending(tokenizer, cell.suite.pretrained),
+    )
     prompts = encode_prompts(tokenizer, [cell.task.prompt(record) for record in records])
+    # None is left out: pass@k over fewer problems would be another benchmark.
+    fitting(prompts, cell.suite.pretrained, cell.benchmark, skip=False)
     groups = engine.generate(prompts, np.array(keys, np.uint64), sampling)
     table = _table(records, keys, groups, tokenizer)
     temporary = target.with_suffix(f".part{os.getpid()}")

@@ -1,9 +1,13 @@
-"""Grade the kept completions of one cell, without a model.
+"""Grade the kept completions of one cell, or with --regrade of any number of cells again, without a model.
 
-In: ``samples/.../samples.parquet`` and ``processed/{benchmark}``. Out: the metric files ``{benchmark}.json`` (scalars)
-and ``{benchmark}.counts.json`` (per-problem counts of verdicts, and the whole pass@k curve of each grade).
+In: ``samples/.../samples.parquet`` and ``processed/{benchmark}``. Out: the metric files ``{benchmark}.json`` (scalars),
+``{benchmark}.counts.json`` (per-problem counts of verdicts, and the whole pass@k curve of each grade) and
+``{benchmark}.answers.json`` (majority votes, diversity, and shares of answers that are none).
 """
 
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.cli import entry
@@ -15,70 +19,120 @@ if TYPE_CHECKING:
     from sage.tasks import Record
 
 SCHEMA = 1
+Counts = dict[str, dict[str, dict[str, int]]]
 
 
 def main() -> None:
     """Parse the command line and grade."""
-    verify(parse("python -m sage.evaluate.verify", __doc__)[0])
+    more = argparse.ArgumentParser(add_help=False)
+    again = more.add_argument_group(
+        "instead of a cell, grading again; what changes is shown, and nothing written unasked"
+    )
+    again.add_argument("--regrade", nargs="+", type=Path, metavar="SAMPLES", help="files or folders of kept samples")
+    again.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="where to write metric files, as data/SUITE/metrics"
+    )
+    arguments, _ = more.parse_known_args()
+    if arguments.regrade:
+        from sage.evaluate.regrade import regrade
+
+        regrade(arguments.regrade, arguments.write)
+    else:
+        verify(parse("python -m sage.evaluate.verify", __doc__, more)[0])
 
 
 def verify(cell: Cell) -> None:
-    """Write both metric files of ``cell``."""
-    from sage import manifest, paths
+    """Write the metric files of ``cell``."""
+    from sage import paths
+
+    write(grade(cell, cell.samples), paths.metrics(cell.suite.name, cell.method, cell.seed))
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The kept completions of a cell, a verdict of each grade and a vote for each of them, in the order of the table."""
+
+    cell: Cell
+    manifest: dict[str, Any]  # of the samples
+    records: list["Record"]
+    samples: "pd.DataFrame"  # problem, sample, tokens, text, finish, key
+    verdicts: list[dict[str, str]]
+    votes: list[str | None]
+
+    @property
+    def n(self) -> int:
+        """Completions a problem."""
+        return int(self.manifest["n"])
+
+    def counts(self) -> Counts:
+        """Return problem id -> grade -> verdict -> number of completions."""
+        from sage.tasks import VERDICTS
+
+        grades = self.cell.task.GRADES
+        counts = {r.id: {grade: dict.fromkeys(VERDICTS, 0) for grade in grades} for r in self.records}
+        for problem, verdicts in zip(self.samples["problem"], self.verdicts, strict=True):
+            for grade, verdict in verdicts.items():
+                counts[problem][grade][verdict] += 1
+        return counts
+
+
+def grade(cell: Cell, folder: Path) -> Graded:
+    """Grade the completions in ``folder`` as answers to the benchmark of ``cell``."""
+    from sage import manifest
+    from sage.evaluate.grading import Grader
 
     records, _ = cell.problems()
-    content = manifest.require(cell.samples)
-    samples = _read(cell, records)
-    counts = count(cell.task, records, samples)
-    curves, chance = _curves(cell, records, counts)
-    folder = paths.metrics(cell.suite.name, cell.method, cell.seed)
-    problems = [{"id": record.id, **counts[record.id]} for record in records]
-    whole = {**_identity(cell, content), "problems": problems, "curve": curves, "chance": chance}
-    manifest.write_json(folder / f"{cell.benchmark}.counts.json", whole)
-    manifest.write_json(folder / f"{cell.benchmark}.json", _scalars(cell, samples, counts, curves, chance))
+    content = manifest.require(folder)
+    samples = _read(folder / "samples.parquet", records, content["n"])
+    by_id = {record.id: record for record in records}
+    asked, texts = [by_id[problem] for problem in samples["problem"]], list(samples["text"])
+    with Grader(cell.task, label=f"{cell.method} seed {cell.seed} {cell.benchmark}") as grader:
+        verdicts = grader.grade(asked, texts)
+    votes = [_vote(cell.task, *row) for row in zip(asked, texts, verdicts, strict=True)]
+    return Graded(cell, content, records, samples, verdicts, votes)
 
 
-def _read(cell: Cell, records: list["Record"]) -> "pd.DataFrame":
+def _vote(task: Any, record: "Record", text: str, verdicts: dict[str, str]) -> str | None:
+    region = task.region(record, text)
+    return None if region is None or verdicts["answer"] == "unparseable" else task.vote(record, region)
+
+
+def _read(path: Path, records: list["Record"], n: int) -> "pd.DataFrame":
     import pandas as pd
 
     from sage.errors import UserError
 
-    path = cell.samples / "samples.parquet"
     samples = pd.read_parquet(path)
-    sizes, n = samples.groupby("problem").size(), cell.suite.sample.n
+    sizes = samples.groupby("problem").size()
     missing = [record.id for record in records if sizes.get(record.id, 0) != n]
     if missing or len(sizes) != len(records):
-        raise UserError(f"{path}: problem {(missing or ['?'])[0]} has not {n} samples; sample {cell.benchmark} again")
+        raise UserError(f"{path}: problem {(missing or ['?'])[0]} has not {n} samples; sample the benchmark again")
     return samples
 
 
-def count(task: Any, records: list["Record"], samples: "pd.DataFrame") -> dict[str, dict[str, dict[str, int]]]:
-    """Return problem id -> grade -> verdict -> number of completions."""
-    from sage.evaluate.grading import Grader
-    from sage.progress import bar
-    from sage.tasks import VERDICTS
+def write(graded: Graded, folder: Path) -> None:
+    """Write the three metric files of a cell."""
+    from sage import manifest
+    from sage.evaluate.answers import summary
 
-    counts, texts = {}, dict(iter(samples.groupby("problem", sort=False)["text"]))
-    with Grader(task) as grader:
-        for record in bar(records, "grading", total=len(records)):
-            mine = list(texts[record.id])
-            tally = {grade: dict.fromkeys(VERDICTS, 0) for grade in task.GRADES}
-            for verdicts in grader.grade([record] * len(mine), mine):
-                for grade, verdict in verdicts.items():
-                    tally[grade][verdict] += 1
-            counts[record.id] = tally
-    return counts
+    cell, counts = graded.cell, graded.counts()
+    curves, chance = _curves(graded, counts)
+    problems = [{"id": record.id, **counts[record.id]} for record in graded.records]
+    whole = {**_identity(cell, graded.manifest), "problems": problems, "curve": curves, "chance": chance}
+    manifest.write_json(folder / f"{cell.benchmark}.counts.json", whole)
+    manifest.write_json(folder / f"{cell.benchmark}.answers.json", {"schema": SCHEMA, **summary(graded)})
+    manifest.write_json(folder / f"{cell.benchmark}.json", _scalars(graded, counts, curves, chance))
 
 
-def _curves(cell: Cell, records: list["Record"], counts: Any) -> tuple[dict[str, list[float]], list[float] | None]:
+def _curves(graded: Graded, counts: Counts) -> tuple[dict[str, list[float]], list[float] | None]:
     from sage.evaluate import passk
 
-    n = cell.suite.sample.n
+    task, n = graded.cell.task, graded.n
     curves = {
-        grade: passk.mean_curve([counts[record.id][grade]["correct"] for record in records], n)
-        for grade in cell.task.GRADES
+        grade: passk.mean_curve([counts[record.id][grade]["correct"] for record in graded.records], n)
+        for grade in task.GRADES
     }
-    chances = [cell.task.chance(record) for record in records]
+    chances = [task.chance(record) for record in graded.records]
     chance = None if None in chances else _rounded(passk.chance_curve(chances, n))
     return {grade: _rounded(curve) for grade, curve in curves.items()}, chance
 
@@ -115,13 +169,13 @@ def _identity(cell: Cell, content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _scalars(cell: Cell, samples: "pd.DataFrame", counts: Any, curves: Any, chance: Any) -> dict[str, Any]:
+def _scalars(graded: Graded, counts: Counts, curves: Any, chance: Any) -> dict[str, Any]:
     """Return the handful of numbers that ``dvc metrics`` lists."""
     import numpy as np
 
     from sage.evaluate import passk
 
-    ks, primary = cell.suite.evaluate.ks, cell.task.GRADES[0]
+    samples, ks, primary = graded.samples, graded.cell.suite.evaluate.ks, graded.cell.task.GRADES[0]
     named = {**curves, **({"chance": chance} if chance else {})}
     unparseable = sum(tally[primary]["unparseable"] for tally in counts.values())
     return {

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from sage import seeds
+from sage.policy import adapter
 
 if TYPE_CHECKING:
-    from sage.config import Model
+    from sage.config import Model, Shape
 
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
@@ -57,11 +58,16 @@ def make_model(shape: "Model", vocabulary_size: int, seed: int) -> nn.Module:
 
 
 def load_model(folder: Path) -> nn.Module:
-    """Return the model saved in ``folder``, float32, in evaluation mode."""
+    """Return the model saved in ``folder``, in the dtype that it was saved in, in evaluation mode.
+
+    Where an adapter lies there, it is merged into the model that it belongs to.
+    """
     from transformers import AutoModelForCausalLM
 
     _quiet()
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+    base = adapter.base_of(folder)
+    model = AutoModelForCausalLM.from_pretrained(base or folder, dtype="auto", local_files_only=True).eval()
+    return model if base is None else adapter.merged(model, folder)
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -76,6 +82,23 @@ def save(folder: Path, model: Any, tokenizer: Any) -> None:
     _quiet()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def shape_of(model: Any) -> "Shape":
+    """Return the sizes of a Llama or Qwen2 model."""
+    from sage.config import Shape
+
+    config, attention = model.config, model.model.layers[0].self_attn
+    return Shape(
+        vocabulary=config.vocab_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        layers=config.num_hidden_layers,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        tied=config.tie_word_embeddings,
+        bias=attention.q_proj.bias is not None,
+    )
 
 
 def _quiet() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sage import manifest, paths
 from sage.errors import UserError
-from sage.report import claims, figures, page, statistics, tables
+from sage.report import answers, claims, figures, page, statistics, tables
 from sage.report.read import Results, read
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def _tables(folder: Path, results: Results) -> list[Path]:
         ),
         "tables/main.md": tables.markdown(results),
         "tables/main.tex": tables.latex(results),
+        "tables/answers.csv": answers.long(results.suite).to_csv(index=False, lineterminator="\n"),
+        "tables/answers.md": answers.markdown(results.suite),
         "numbers.json": json.dumps(tables.numbers(results), indent=1) + "\n",
     }
     for name, text in texts.items():

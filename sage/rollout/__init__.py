@@ -16,6 +16,14 @@ from sage.errors import UserError
 
 
 @dataclass(frozen=True)
+class Ending:
+    """A text that ends completions, however it is cut into tokens; ``said``: whether some last tokens have it."""
+
+    text: str
+    said: Callable[[list[int]], bool]
+
+
+@dataclass(frozen=True)
 class Sampling:
     """What is sampled from: the model's distribution at ``temperature`` (0: its mode), cut by min-p, then by top-p."""
 
@@ -23,6 +31,7 @@ class Sampling:
     stop: tuple[int, ...]  # a completion ends with the first of these, and keeps it
     temperature: float = 1.0
     top_p: float = 1.0  # keep the likeliest tokens up to this mass
+    ending: Ending | None = None  # a completion ends with the token that completes this text, too
     min_p: float = 0.0  # keep tokens with at least this share of the likeliest one's probability
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sage import seeds
 from sage.errors import UserError
-from sage.rollout import Completion, Sampling
+from sage.rollout import Completion, Ending, Sampling
 from sage.rollout.decoder import Decoder
 from sage.rollout.layers import supports
 from sage.rollout.sampling import draw, masses
@@ -152,6 +152,7 @@ class _Draws:
         self.lengths = torch.full((len(keys),), self.room)
         self.rows = torch.arange(len(keys))
         self.alive = torch.ones(len(keys), dtype=torch.bool)
+        self.stopped = torch.zeros(len(keys), dtype=torch.bool)
         self.stop = torch.tensor(sampling.stop, dtype=torch.long)
 
     def sample(self, logits: Tensor) -> Tensor:
@@ -168,9 +169,18 @@ class _Draws:
         self.logprobs[self.step].index_copy_(0, self.rows, logprobs)
         self.step += 1
         ended = torch.isin(tokens, self.stop).logical_and_(self.alive)
+        if self.sampling.ending:
+            ended |= self._said(self.sampling.ending)
         self.lengths[self.rows[ended]] = self.step
+        self.stopped[self.rows[ended]] = True
         self.alive ^= ended
         return tokens
+
+    def _said(self, ending: Ending) -> Tensor:
+        """Return which unfinished rows end with the text; as many tokens as it has characters are enough to see it."""
+        last = self.tokens[max(0, self.step - len(ending.text)) : self.step].index_select(1, self.rows)
+        rows = zip(last.t().tolist(), self.alive.tolist(), strict=True)
+        return torch.tensor([alive and ending.said(tokens) for tokens, alive in rows], dtype=torch.bool)
 
     def done(self) -> bool:
         """Return whether nothing is left to draw."""
@@ -191,9 +201,9 @@ class _Draws:
 
     def completions(self) -> list[Completion]:
         """Return the completions in the order of the keys."""
-        stop, lengths = set(self.sampling.stop), self.lengths.tolist()
-        columns = zip(self.tokens.t().tolist(), self.logprobs.t().tolist(), lengths, strict=True)
-        return [Completion(t[:n], p[:n], "stop" if t[n - 1] in stop else "length") for t, p, n in columns]
+        lengths, stopped = self.lengths.tolist(), self.stopped.tolist()
+        columns = zip(self.tokens.t().tolist(), self.logprobs.t().tolist(), lengths, stopped, strict=True)
+        return [Completion(t[:n], p[:n], "stop" if ended else "length") for t, p, n, ended in columns]
 
 
 class _Plain:

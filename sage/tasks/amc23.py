@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from sage.tasks import Record
 from sage.tasks._math import benchmark
-from sage.tasks._math.benchmark import GRADES, TIMEOUT, chance, prompt, quick, region, score, warm_up
+from sage.tasks._math.benchmark import GRADES, TIMEOUT, chance, prompt, quick, region, score, vote, warm_up
 
-__all__ = ["GRADES", "TIMEOUT", "Spec", "build", "chance", "prompt", "quick", "region", "score", "warm_up"]
+__all__ = ["GRADES", "TIMEOUT", "Spec", "build", "chance", "prompt", "quick", "region", "score", "vote", "warm_up"]
 
 
 class Spec(benchmark.Spec):

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from sage.tasks import Record
 from sage.tasks._math import benchmark
-from sage.tasks._math.benchmark import GRADES, TIMEOUT, chance, prompt, quick, region, score, warm_up
+from sage.tasks._math.benchmark import GRADES, TIMEOUT, chance, prompt, quick, region, score, vote, warm_up
 
-__all__ = ["GRADES", "TIMEOUT", "Spec", "build", "chance", "prompt", "quick", "region", "score", "warm_up"]
+__all__ = ["GRADES", "TIMEOUT", "Spec", "build", "chance", "prompt", "quick", "region", "score", "vote", "warm_up"]
+
+PROBLEMS = {1: 43, 2: 90, 3: 105, 4: 128, 5: 134}  # of each level
 
 
 class Spec(benchmark.Spec):

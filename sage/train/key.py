@@ -15,6 +15,7 @@ def training_key(suite: "Suite", method: str) -> str:
     """
     if method == "base":
         inputs = [paths.processed(suite.name, suite.sft.dataset)]
+        inputs += [paths.pretrained(suite.name)] if suite.pretrained else []
         stage = suite.stage_key("sft")
     else:
         inputs = [paths.checkpoint(suite.name, "base", 0), paths.processed(suite.name, suite.rl.dataset)]

@@ -9,8 +9,10 @@ import torch
 
 from sage import manifest, paths, seeds, tasks
 from sage.evaluate.grading import Grader
+from sage.policy import adapter as adapters
 from sage.policy import model as models
-from sage.policy.tokens import encode_prompts
+from sage.policy.adapter import AdapterOff
+from sage.policy.tokens import encode_prompts, ending, fitting
 from sage.progress import bar
 from sage.rollout import Sampling
 from sage.rollout.transformers import TransformersEngine
@@ -42,22 +44,35 @@ class Run:
     def _load(self) -> None:
         folder = paths.checkpoint(self.suite.name, "base", 0) / "model"
         self.tokenizer, self.policy = models.load_tokenizer(folder), models.load_model(folder)
-        # The anchor is the model after SFT and nothing ever changes it; a method without a divergence needs none.
-        self.anchor = copy.deepcopy(self.policy).requires_grad_(False) if self.objective.kl else None
+        root = seeds.root(self.suite.name, self.seed)
+        self.adapter = adapters.add(self.policy, self.suite.adapter, root) if self.suite.adapter else None
+        self.anchor = self._anchor()
         self.optimiser = optim.make_optimiser(self.policy.parameters(), self.config.optimiser)
+        self.frozen = adapters.frozen_hash(self.policy) if self.adapter else ""
         self.state = load_state(self.work, self.policy, self.optimiser)
         dataset = paths.processed(self.suite.name, self.config.dataset)
         records = tasks.read_records(dataset / "records.jsonl")
         task = tasks.load(self.suite.dataset(self.config.dataset).task)
         prompts = encode_prompts(self.tokenizer, [task.prompt(record) for record in records])
-        problems = Problems(Grader(task), records, prompts)
+        rows = fitting(prompts, self.suite.pretrained, str(dataset), skip=True)
+        self.skipped = len(records) - len(rows)
+        problems = Problems(Grader(task), [records[row] for row in rows], [prompts[row] for row in rows])
         self.engine = TransformersEngine(self.policy)
         sampling = Sampling(
-            self.config.max_new_tokens, (self.tokenizer.eos_token_id,), temperature=self.config.temperature
+            self.config.max_new_tokens,
+            (self.tokenizer.eos_token_id,),
+            temperature=self.config.temperature,
+            min_p=self.config.min_p,
+            ending=ending(self.tokenizer, self.suite.pretrained),
         )
-        root = seeds.root(self.suite.name, self.seed)
         self.collector = Collector(self.engine, self.tokenizer, problems, self.config, self.objective, sampling, root)
         self.updater = Updater(self.policy, self.anchor, self.optimiser, self.objective, self.suite.guides, self.config)
+
+    def _anchor(self) -> Any:
+        """Return the model after SFT, which nothing ever changes; a method without a divergence needs none."""
+        if not self.objective.kl:
+            return None
+        return AdapterOff(self.adapter) if self.adapter else copy.deepcopy(self.policy).requires_grad_(False)
 
     def train(self) -> None:
         """Run all steps that are not done yet, then publish."""
@@ -70,7 +85,7 @@ class Run:
                 progress.set_postfix(reward=f"{reward:.3f}", refresh=False)
                 # Before the state: a run that goes on after this step never sees it again.
                 if self.state.step in self.config.keep_steps:
-                    models.save(self.work / f"model-step{self.state.step}", self.policy, self.tokenizer)
+                    self._save(self.work / f"model-step{self.state.step}")
                 stopping = watch.asked
                 if stopping or self.state.step % self.config.save_every == 0:
                     save_state(self.work, self.state, self.policy, self.optimiser)
@@ -87,8 +102,16 @@ class Run:
         self.state.seconds.append(clock.row(step))
         self.state.step += 1
 
+    def _save(self, folder: Path) -> None:
+        """Write the policy: a whole model, or its adapter, which belongs to the base model."""
+        if self.adapter is None:
+            models.save(folder, self.policy, self.tokenizer)
+            return
+        adapters.save(folder, self.adapter)
+        self.tokenizer.save_pretrained(folder)
+
     def _publish(self) -> None:
-        models.save(self.work / "model", self.policy, self.tokenizer)
+        self._save(self.work / "model")
         log = paths.training_log(self.suite.name, self.method, self.seed)
         write_table(log, self.state.log)
         write_table(log.with_suffix(".seconds.csv"), self.state.seconds)
@@ -102,7 +125,7 @@ class Run:
             self.final,
             ["model", *kept],
             self._manifest(log),
-            ["torch", "transformers", "tokenizers"],
+            ["torch", "transformers", "tokenizers", *(["peft"] if self.adapter else [])],
         )
 
     def _manifest(self, log: Path) -> dict[str, Any]:
@@ -120,7 +143,15 @@ class Run:
             "guide": self.objective.guide,
             "engine": self.engine.name,
             "log": manifest.sha256(log),
+            **self._of_a_pretrained_model(),
         }
+
+    def _of_a_pretrained_model(self) -> dict[str, Any]:
+        """Return what only such a run has to say: prompts left out, and the hash of the weights that never changed."""
+        skipped = {"skipped_prompts": self.skipped} if self.suite.pretrained else {}
+        if self.adapter is None:
+            return skipped
+        return {**skipped, "anchor_weights": adapters.check_unchanged(self.policy, self.frozen)}
 
 
 def _summary(experience: Experience) -> dict[str, float]:

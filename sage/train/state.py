@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sage import manifest
 
@@ -31,11 +31,17 @@ class State:
     extra: dict[str, Any] = field(default_factory=dict)  # e.g. schedules
 
 
+def unfrozen(model: nn.Module) -> dict[str, Tensor]:
+    """Return the part of a model's state that training changes: all of it, or an adapter's weights alone."""
+    frozen = {n for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
 def save_state(work: Path, state: State, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Write the state atomically and durably."""
     temporary = work / f".{FILE}.{os.getpid()}"
     with temporary.open("wb") as file:
-        content = {"state": vars(state), "model": model.state_dict(), "optimiser": optimiser.state_dict()}
+        content = {"state": vars(state), "model": unfrozen(model), "optimiser": optimiser.state_dict()}
         torch.save(content, file)
         file.flush()
         os.fsync(file.fileno())
@@ -47,7 +53,7 @@ def load_state(work: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -
     if not (work / FILE).is_file():
         return State()
     content = torch.load(work / FILE, weights_only=True)
-    model.load_state_dict(content["model"])
+    model.load_state_dict({**model.state_dict(), **content["model"]})
     optimiser.load_state_dict(content["optimiser"])
     state = State(**content["state"])
     print(f"{work}: goes on after step {state.step}", flush=True)

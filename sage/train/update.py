@@ -5,7 +5,7 @@ token budget nor the order changes it but for float rounding.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -101,6 +101,8 @@ class Updater:
         """
         statistics, norms, updates = Statistics(), [], self.config.updates
         guides = self._guides_before(experience, step, clock) if self.shaper and updates > 1 else {}
+        if self.config.min_p > 0 and updates > 1:
+            experience = self._rescored(experience, clock)
         size = len(experience.ids) // updates
         for update in range(updates):
             rows = range(update * size, (update + 1) * size)
@@ -191,6 +193,20 @@ class Updater:
                 assert guide is not None
                 found |= {row: guide[i][batch.mask[i]] for i, row in enumerate(rows)}
         return found
+
+    def _rescored(self, experience: Experience, clock: "Clock") -> Experience:
+        """Return the experience with the log-probs of the policy before its updates in the place of the engine's.
+
+        The engine's are of the distribution that min-p has cut: with them, the ratio would not begin at 1.
+        """
+        completions = list(experience.completions)
+        with clock.phase("update"), torch.no_grad():
+            for rows in self._cut(experience, range(len(experience.ids))):
+                batch = _collate(experience, rows)
+                logp = score(self.policy, batch, self.config.temperature).logp
+                for i, row in enumerate(rows):
+                    completions[row] = replace(completions[row], logprobs=logp[i][batch.mask[i]].tolist())
+        return replace(experience, completions=completions)
 
     def _anchor(self, batch: Batch) -> Tensor | Head | None:
         """Return the anchor's log-probs of the tokens, [M], or its head where its whole distributions are needed."""

@@ -64,6 +64,12 @@ FAULTS = {
     "k beyond n": (lambda s: s["evaluate"].update(ks=[1, 512]), r"evaluate\.ks: 512 is more than sample\.n \(256\)"),
     "a seed twice": (lambda s: s.update(seeds=[1, 1]), r"seeds: 1 stands twice"),
     "updates": (lambda s: s["rl"].update(updates=3), r"updates: 3 must divide prompts"),
+    "no fine-tuning of nothing": (lambda s: s.update(sft=None), r"demo: sft: null, but the model is made from nothing"),
+    "steps and epochs": (lambda s: s["sft"].update(epochs=2), r"sft: steps: give steps or epochs"),
+    "made and pretrained at once": (
+        lambda s: s["model"].update(source={"hub": "a/b"}),
+        r"suite\.yaml: demo: model: unknown key 'heads'",
+    ),
     "missing key": (lambda s: s.pop("guides"), r"guides: Field required"),
 }
 
@@ -129,3 +135,34 @@ def test_a_stage_key_depends_on_what_the_stage_reads_only(tmp_path):
     assert differ(lambda s: s["sample"].update(temperature=0.5)) == {"sample"}
     assert differ(lambda s: s["datasets"]["rl"].update(size=10)) == {"data"}
     assert differ(lambda s: s["versions"].update(verify=2)) == {"verify"}
+
+
+def test_a_stage_key_of_a_pretrained_model_depends_on_what_the_stage_reads_only(tmp_path):
+    stages = {"fetch": {}, "rl": {"method": "grpo"}, "sample": {}}
+    content = read_yaml(ROOT / "workflow/config/smollm2.yaml")
+
+    def keys(**changes):
+        suite = {**content["smollm2"], **{k: v for k, v in changes.items() if k == "adapter"}}
+        suite["model"] = {**suite["model"], **{k: v for k, v in changes.items() if k != "adapter"}}
+        (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"smollm2": suite}))
+        loaded = config.load_suite(tmp_path / "suite.yaml")
+        return {stage: loaded.stage_key(stage, **options) for stage, options in stages.items()}
+
+    def differ(**changes):
+        return {stage for stage, key in keys(**changes).items() if key != keys()[stage]}
+
+    assert differ(source={"folder": "elsewhere"}) == {"fetch"}
+    assert differ(dtype="bfloat16") == {"fetch"}
+    assert differ(shape={**content["smollm2"]["model"]["shape"], "layers": 31}) == set()
+    assert differ(stop=None) == differ(max_prompt_tokens=7) == {"rl", "sample"}
+    assert differ(over_long="skip") == {"rl"}
+    assert differ(adapter={**content["smollm2"]["adapter"], "r": 4}) == {"rl"}
+
+
+def test_keys_that_came_later_are_no_part_of_a_key_at_their_default(tmp_path):
+    def key(change):
+        return config.load_suite(changed(tmp_path, change)).stage_key("rl", method="grpo")
+
+    assert key(lambda s: s["rl"].update(min_p=0.0)) == key(lambda s: None)
+    assert key(lambda s: s["rl"]["optimiser"].update(kind="adamw")) == key(lambda s: None)
+    assert key(lambda s: s["rl"].update(min_p=0.01)) != key(lambda s: None)

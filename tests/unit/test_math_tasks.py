@@ -79,22 +79,35 @@ def test_another_order_other_ids_and_leading_zeros_are_the_same_benchmark(tmp_pa
     }
 
 
+FILE = r"aime2024\.jsonl"
+
+
 @needs_data
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda rows: rows[0].update(answer="1"), "1 answer changed"),
-        (lambda rows: rows.pop(), "1 missing"),
-        (lambda rows: rows[0].update(problem="What is 1 + 1?"), "1 unknown"),
-        (lambda rows: rows[0].pop("answer"), "row 1: no field 'answer'"),
-        (lambda rows: rows[0].update(anwser=rows[0].pop("answer")), r"no field 'answer' \(did you mean 'anwser'\?\)"),
-        (lambda rows: rows[0].update(answer="1.5"), "not a whole number"),
-        (lambda rows: rows[0].update(answer="seven"), "not a whole number"),
-        (lambda rows: rows.clear(), "no rows"),
+        (
+            lambda rows: rows[0].update(answer="1"),
+            rf"{FILE}, .*: 1 with another answer \([0-9a-f]{{12}}: 'Every morning ",
+        ),
+        (lambda rows: rows.pop(), rf"{FILE}, .*: 1 missing \([0-9a-f]{{12}}\)"),
+        (
+            lambda rows: rows[0].update(problem="What is 1 + 1?"),
+            rf"{FILE}, .*: 1 with an unknown problem \(.*'What is 1",
+        ),
+        (lambda rows: rows[0].pop("answer"), rf"{FILE}, row 1: no field 'answer'"),
+        (lambda rows: rows[1].update(answer=None), rf"{FILE}, row 2: no field 'answer'"),
+        (
+            lambda rows: rows[0].update(anwser=rows[0].pop("answer")),
+            rf"{FILE}, row 1: no field 'answer' \(did you mean 'anwser'\?\)",
+        ),
+        (lambda rows: rows[0].update(answer="1.5"), rf"{FILE}, row 1: field 'answer': '1.5' is not a whole number"),
+        (lambda rows: rows[2].update(answer="seven"), rf"{FILE}, row 3: field 'answer': 'seven' is not a whole number"),
+        (lambda rows: rows.clear(), rf"{FILE}: no rows"),
     ],
 )
-def test_a_source_that_is_not_the_benchmark(tmp_path, change, says):
-    with pytest.raises(UserError, match=says):
+def test_a_source_that_is_not_the_benchmark_is_one_line_with_file_field_and_fix(tmp_path, change, says):
+    with pytest.raises(UserError, match=says + ".*; name a "):
         build("aime", edited(tmp_path, "aime", change))
 
 
@@ -102,7 +115,7 @@ def test_a_source_that_is_not_the_benchmark(tmp_path, change, says):
     ("source", "says"),
     [
         ("nowhere.jsonl", "nowhere.jsonl: no such file"),
-        ("hub:owner/name:train", "a revision pins the data"),
+        ("hub:owner/name:train", "hub:owner/name:train: .* a revision pins the data"),
         ("https://localhost:1/aime.jsonl", "cannot be fetched"),
     ],
 )

@@ -44,6 +44,13 @@ def write_metrics(root: Path, suite: Suite) -> None:
         file = root / paths.metrics(suite.name, method, seed) / f"{benchmark}.counts.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content))
+        more = {
+            "schema": SCHEMA,
+            "avg@256": {"strict": 0.1, "answer": 0.2},
+            "maj": {"maj@16": seed / 8},
+            "distinct": 3.5,
+        }
+        file.with_name(f"{benchmark}.answers.json").write_text(json.dumps(more))
     for log in grid.training_logs(suite):
         rows = [f"{step},{0.1 + step / 100},{0.3 - step / 100},0.01,20,0.5,1.02" for step in range(10)]
         (root / log).write_text("\n".join(["step,reward,entropy,kl,length,grad_norm,guide_mean", *rows, ""]))
@@ -83,6 +90,22 @@ def test_the_numbers_are_those_of_the_files(suite):
     assert text.format("+-") in (folder / "tables/main.md").read_text()
     assert text.format("$\\pm$") in (folder / "tables/main.tex").read_text()
     assert text.format("±") in (folder / "index.html").read_text()
+
+
+def test_the_table_of_answers_and_its_hole(suite):
+    for seed in suite.seeds:
+        (paths.metrics(suite.name, "grpo", seed) / "knights_n4.answers.json").unlink()
+    build(suite)
+    folder = paths.report(suite.name) / "tables"
+    lines = (folder / "answers.md").read_text().splitlines()
+    assert "| Benchmark | Method | n | strict avg@256 | answer avg@256 | maj@16 | distinct |" in lines
+    assert "| knights_n4 | GRPO | 0 | – | – | – | – |" in lines
+    values = [seed / 8 for seed in suite.seeds]
+    middle = f"{statistics.mean(values):.3f} +- {statistics.stdev(values):.3f}"
+    assert f"| knights_n5 | GRPO | 2 | 0.100 +- 0.000 | 0.200 +- 0.000 | {middle} | 3.500 +- 0.000 |" in lines
+    found = [row for row in rows(folder / "answers.csv") if row["metric"] == "maj@16"]
+    assert len(found) == len(list(grid.cells(suite))) - len(suite.seeds)
+    assert all(float(row["value"]) == int(row["seed"]) / 8 for row in found)
 
 
 def test_the_findings_compare_the_methods_of_the_suite_seed_by_seed(suite):

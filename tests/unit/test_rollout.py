@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from transformers import (
 
 from sage import seeds
 from sage.errors import UserError
-from sage.rollout import Sampling, layers, transformers
+from sage.rollout import Ending, Sampling, layers, transformers
 from sage.rollout.transformers import TransformersEngine
 
 SHAPE = dict(
@@ -359,3 +360,24 @@ def test_weights_that_are_not_numbers_stop_with_one_line():
         model.model.norm.weight.fill_(torch.nan)
     with pytest.raises(UserError, match="logits are not finite"):
         generate(model, 2)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 512])
+def test_a_completion_ends_with_the_token_that_completes_a_text(batch_size):
+    """Each token is a letter here; without an ending, the same draws go on."""
+    model = make("llama")
+
+    def text(tokens):
+        return "".join(chr(ord("A") + token) for token in tokens)
+
+    plain = flat(generate(model, 20))
+    wanted = text(next(c.tokens for c in plain if len(c.tokens) > 6)[3:5])
+    ending = Ending(wanted, lambda tokens: wanted in text(tokens))
+    sampling = replace(SAMPLING, ending=ending)
+    cut = flat(generate(model, 20, sampling=sampling, batch_size=batch_size))
+    ends = [text(completion.tokens).find(wanted) for completion in plain]
+    assert [c.tokens for c in cut] == [
+        c.tokens if end < 0 else c.tokens[: end + 2] for c, end in zip(plain, ends, strict=True)
+    ]
+    assert all(c.finish == "stop" for c, end in zip(cut, ends, strict=True) if end >= 0)
+    assert any(end >= 0 and p.tokens != c.tokens for p, c, end in zip(plain, cut, ends, strict=True))

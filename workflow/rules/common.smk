@@ -50,10 +50,16 @@ def processed(suite: str, dataset: str) -> Path:
     return paths.processed(suite, dataset) / MANIFEST
 
 
+def pretrained(suite: str) -> list[Path]:
+    """Return the manifest of the pretrained model that fine-tuning starts from, where there is one."""
+    return [paths.pretrained(suite) / MANIFEST] if SUITES[suite].pretrained else []
+
+
 def targets(suite: Suite) -> list[Path]:
     """Return what `all` asks for: every file of the grid, so that a hole is seen, and what stands on the whole grid."""
     page, tracked = paths.report(suite.name) / "index.html", paths.tracked(suite.name)
-    return [*grid.manifests(suite), *grid.metrics(suite), *grid.counts(suite), page, tracked]
+    files = [*grid.manifests(suite), *grid.metrics(suite), *grid.counts(suite), *grid.answers(suite)]
+    return [*files, page, tracked]
 
 
 def any_of(names: list[str]) -> str:

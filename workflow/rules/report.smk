@@ -2,6 +2,7 @@ rule render_report:
     input:
         metrics=lambda wildcards: grid.metrics(SUITES[wildcards.suite]),
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
+        answers=lambda wildcards: grid.answers(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
         claims=paths.CLAIMS,
         code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html")),

@@ -2,9 +2,36 @@
 # `launcher` says where a training runs; the rules themselves are local, as a launcher submits the job and waits for it.
 
 
+rule fetch_model:
+    output:
+        paths.pretrained("{suite}") / MANIFEST,
+    log:
+        "logs/{suite}/checkpoints/pretrained.log",
+    wildcard_constraints:
+        suite=any_of([name for name, suite in SUITES.items() if suite.pretrained and suite.sft]),
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        config=config_file,
+        key=stage_key("fetch"),
+    shell:
+        "python -m sage.policy.fetch --config {params.config} 2>&1 | tee {log}"
+
+
+use rule fetch_model as fetch_base with:
+    output:
+        paths.checkpoint("{suite}", "base", 0) / MANIFEST,
+    log:
+        "logs/{suite}/checkpoints/base.log",
+    wildcard_constraints:
+        suite=any_of([name for name, suite in SUITES.items() if not suite.sft]),
+
+
 rule train_base:
     input:
-        lambda wildcards: processed(wildcards.suite, SUITES[wildcards.suite].sft.dataset),
+        data=lambda wildcards: processed(wildcards.suite, SUITES[wildcards.suite].sft.dataset),
+        model=lambda wildcards: pretrained(wildcards.suite),
     output:
         manifest=paths.checkpoint("{suite}", "base", 0) / MANIFEST,
         steps=paths.training_log("{suite}", "base", 0),
@@ -12,6 +39,8 @@ rule train_base:
         "logs/{suite}/checkpoints/base.log",
     benchmark:
         "logs/{suite}/checkpoints/base.tsv"
+    wildcard_constraints:
+        suite=any_of([name for name, suite in SUITES.items() if suite.sft]),
     retries: 0
     localrule: True
     conda:
@@ -29,7 +58,7 @@ rule train_base:
 
 rule train_policy:
     input:
-        base=rules.train_base.output.manifest,
+        base=paths.checkpoint("{suite}", "base", 0) / MANIFEST,
         problems=lambda wildcards: processed(wildcards.suite, SUITES[wildcards.suite].rl.dataset),
     output:
         manifest=paths.checkpoint("{suite}", "{method}", "{seed}") / MANIFEST,

@@ -5,6 +5,7 @@ rule verify_samples:
     output:
         metrics=paths.metrics("{suite}", "{method}", "{seed}") / "{benchmark}.json",
         counts=paths.metrics("{suite}", "{method}", "{seed}") / "{benchmark}.counts.json",
+        answers=paths.metrics("{suite}", "{method}", "{seed}") / "{benchmark}.answers.json",
     log:
         "logs/{suite}/metrics/{method}/seed{seed}/{benchmark}.log",
     conda:

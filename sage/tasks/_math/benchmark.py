@@ -1,4 +1,4 @@
-"""From rows to pinned records, and what every mathematical benchmark does with them: prompt, region, score.
+"""From rows to pinned records, and what every mathematical task does with them: prompt, region, score.
 
 A record's id is a hash of its problem, so that copies with other ids and another order are the same benchmark. Which
 problems and answers a benchmark has is pinned by digests in ``pins.json``; a drift is an error that names the rows.
@@ -19,16 +19,13 @@ from sage.errors import UserError, nearest
 from sage.strict import Strict
 from sage.tasks import Record
 from sage.tasks._math import equality, source
-from sage.tasks._math.region import CLOSE, OPEN, Rule
+from sage.tasks._math.region import Rule
 from sage.tasks._math.region import region as find_region
 
 GRADES = ("answer",)
 TIMEOUT = 10.0
 PINS = Path(__file__).with_name("pins.json")
-ASKED = (
-    "You are given a problem. Think about the problem and write down your working between <start_working_out> and"
-    f" <end_working_out>. Then write the result between {OPEN} and {CLOSE}."
-)
+WORKING, WORKED = "<start_working_out>", "<end_working_out>"
 
 
 class Spec(Strict):
@@ -43,17 +40,38 @@ def build(
     name: str, spec: Spec, fields: tuple[str, ...], to_record: Callable[[dict[str, Any]], Record]
 ) -> list[Record]:
     """Return the records of benchmark ``name``, checked against its pins; ``fields``: what each row must have."""
+    records = regional(read(spec.sources, fields, to_record), spec.region)
+    pins = json.loads(PINS.read_text(encoding="utf-8"))[name]
+    check_pins(spec.sources, records, pins, f"name a source of '{name}' that is in the data card, data/README.md")
+    return records
+
+
+def read(
+    sources: Iterable[str], fields: tuple[str, ...], to_record: Callable[[dict[str, Any]], Record | None]
+) -> list[Record]:
+    """Return the record of each row of the sources; ``to_record`` may leave one out by None.
+
+    Raises :class:`UserError` naming the source and row where a field is missing or a value is none.
+    """
     records = []
-    for origin in spec.sources:
+    for origin in sources:
         for number, row in enumerate(source.rows(origin), start=1):
-            missing = next((field for field in fields if row.get(field) in (None, "")), None)
+            missing = next(
+                (field for field in fields if row.get(field) in (None, "") or row[field] != row[field]), None
+            )
             if missing:
                 hint = nearest(missing, [str(key) for key in row])
                 raise UserError(f"{origin}, row {number}: no field '{missing}'{hint}; name a source that has it")
-            record = to_record(row)
-            records.append(replace(record, extra={**record.extra, "region": spec.region}))
-    check_pins(name, records)
-    return records
+            try:
+                records.append(to_record(row))
+            except UserError as error:
+                raise UserError(f"{origin}, row {number}: {error}") from None
+    return [record for record in records if record is not None]
+
+
+def regional(records: Iterable[Record], rule: Rule) -> list[Record]:
+    """Return the records with the rule of their answer region."""
+    return [replace(record, extra={**record.extra, "region": rule}) for record in records]
 
 
 def record(problem: str, answer: str, **extra: Any) -> Record:
@@ -75,7 +93,7 @@ def whole_number(answer: Any) -> str:
     except ValueError:
         number = math.nan
     if not number.is_integer():
-        raise UserError(f"answer {answer!r}: not a whole number; this benchmark has whole numbers only")
+        raise UserError(f"field 'answer': {answer!r} is not a whole number; name a source whose answers are")
     return str(int(number))
 
 
@@ -85,29 +103,29 @@ def digest(record: Record) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def check_pins(name: str, records: Iterable[Record]) -> None:
-    """Raise :class:`UserError` where the records are not those that are pinned; it names the rows that differ."""
-    found = {record.id: digest(record) for record in records}
-    pinned = json.loads(PINS.read_text(encoding="utf-8"))[name]
-    if found == pinned:
+def check_pins(sources: Iterable[str], records: Iterable[Record], pinned: dict[str, str], fix: str) -> None:
+    """Raise :class:`UserError` where the records are not those that are pinned (id -> digest); it names the rows."""
+    found = {record.id: record for record in records}
+    if {name: digest(record) for name, record in found.items()} == pinned:
         return
-    changed = sorted(i for i in found.keys() & pinned.keys() if found[i] != pinned[i])
     parts = {
-        "answer changed": changed,
-        "unknown": sorted(found.keys() - pinned),
-        "missing": sorted(pinned.keys() - found),
+        "with another answer": [name for name, r in found.items() if name in pinned and digest(r) != pinned[name]],
+        "with an unknown problem": [name for name in found if name not in pinned],
+        "missing": [name for name in pinned if name not in found],
     }
-    told = "; ".join(
-        f"{len(ids)} {what} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
-        for what, ids in parts.items()
-        if ids
-    )
-    raise UserError(f"{name}: the rows are not those pinned in {PINS.name}: {told}; name the source of the data card")
+    told = "; ".join(f"{len(names)} {what} ({_rows(names, found)})" for what, names in parts.items() if names)
+    raise UserError(f"{', '.join(sources)}: not the rows that are pinned: {told}; {fix}")
+
+
+def _rows(names: list[str], found: dict[str, Record]) -> str:
+    """Return the first ids, each with the start of its problem where that is known."""
+    shown = [f"{name}: '{found[name].problem[:40]}'" if name in found else name for name in names[:3]]
+    return ", ".join([*shown, "..."] if len(names) > 3 else shown)
 
 
 def prompt(record: Record) -> str:
-    """Return what a model is asked; a suite's chat template goes around it."""
-    return f"{ASKED}\n\n{record.problem}"
+    """Return what a model is asked; the system turn and the chat template go around it."""
+    return record.problem
 
 
 def region(record: Record, text: str) -> str | None:
@@ -127,6 +145,11 @@ def quick(record: Record, region: str) -> dict[str, str] | None:
     """Return the verdict that :func:`score` would give where it needs no parser, else None."""
     found = equality.obvious(record.answer, region)
     return None if found is None else {"answer": "correct" if found else "wrong"}
+
+
+def vote(record: Record, region: str) -> str | None:
+    """Return the number or the text of an answer region; other ways to write one wrong answer are other votes."""
+    return equality.vote(region)
 
 
 def chance(record: Record) -> None:

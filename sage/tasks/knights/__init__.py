@@ -30,6 +30,7 @@ __all__ = [
     "score",
     "target",
     "to_public",
+    "vote",
 ]
 
 GRADES = grade.GRADES
@@ -113,6 +114,12 @@ def score(record: Record, text: str) -> dict[str, str]:
     """Return the verdict of each grade on a completion without its special tokens; never raises on any text."""
     solution = parse_roles(record.answer)
     return grade.grade(_puzzle(record.problem), solution, text)
+
+
+def vote(record: Record, text: str) -> str | None:
+    """Return the roles that a completion ends with, None where it does not."""
+    roles = grade.answered(text, len(parse_roles(record.answer)))
+    return None if roles is None else roles_text(roles)
 
 
 def chance(record: Record) -> float:

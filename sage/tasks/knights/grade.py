@@ -45,6 +45,14 @@ def grade(puzzle: Puzzle, solution: tuple[bool, ...], text: str) -> dict[str, st
     return {"strict": right if complete else "wrong", "answer": right}
 
 
+def answered(text: str, n: int) -> tuple[bool, ...] | None:
+    """Return the roles of all ``n`` people in the answer region of ``text``, None where they do not stand there."""
+    try:
+        return _answer(list("".join(text.split())), n)
+    except Malformed:
+        return None
+
+
 def _answer(words: list[str], n: int) -> tuple[bool, ...]:
     if words.count(ANSWER) != 1:
         raise Malformed
