@@ -49,10 +49,11 @@ smollm2: setup  ## check the path of a real pretrained model, from PyPI; AMC23=F
 	$(call run,workflow/config/smollm2.yaml)
 	@echo "The report: $(CURDIR)/reports/smollm2/index.html"
 
-# A clone has the manifests but not what they describe: what is not here is made again.
+# A clone has the manifests but not what they describe: what is not here is made again. The report comes after the patterns.
 define run
 missing=$$(python -m sage.track --config $(1) --missing); \
-$(SNAKEMAKE) all --configfile $(1) $${missing:+--forcerun $$missing}
+$(SNAKEMAKE) patterns rollouts --configfile $(1) $${missing:+--forcerun $$missing}; \
+$(SNAKEMAKE) all --configfile $(1)
 endef
 
 test: setup  ## run the unit, workflow and integration tests

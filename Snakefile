@@ -14,6 +14,8 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/sample.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/patterns.smk"
+include: "workflow/rules/rollouts.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/oracle.smk"
 

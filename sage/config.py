@@ -272,6 +272,13 @@ class Evaluate(Strict):
     ks: Annotated[list[Positive], Field(min_length=1)]
 
 
+class Rollouts(Strict):
+    """What the rollout browser holds of each cell: so many problems, and up to so many completions a verdict of each."""
+
+    problems: Positive = 12
+    completions: Positive = 3
+
+
 class Versions(Strict):
     """One number a stage, raised by hand when the stage's results change for the same configuration."""
 
@@ -308,6 +315,7 @@ class SuiteFile(Strict):
     guides: Guides
     sample: Sample
     evaluate: Evaluate
+    rollouts: Rollouts = Rollouts()
     versions: Versions
 
     @field_validator("seeds", "methods", "benchmarks")
@@ -372,6 +380,11 @@ class Suite:
             )
         return objective
 
+    def guide(self, name: str) -> str | None:
+        """Return the guide that shapes the anchor of ``name``, None where none does."""
+        objective = self.method(name).objective
+        return objective.guide if objective else None
+
     def dataset(self, name: str) -> Any:
         """Return the spec of a data set, validated by its task."""
         if name not in self.content.datasets:
@@ -426,10 +439,18 @@ class Suite:
             parts |= self._prompting("max_prompt_tokens", "stop")
         elif stage == "verify":
             parts = {"ks": content.evaluate.ks, "method": self.method(method).model_dump()}
+        elif stage == "annotate":
+            guides = [_without(content.guides), content.rl.steps] if self.guide(method) else None
+            parts = {"rollouts": _without(content.rollouts), "guide": self.guide(method), "guides": guides}
+            return _digest({**parts, "temperature": content.rl.temperature})
         else:
             raise KeyError(stage)
         parts["version"] = getattr(content.versions, stage)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return _digest(parts)
+
+
+def _digest(parts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def _adapter(self) -> dict[str, Any]:
         return {"adapter": self.content.adapter.model_dump()} if self.content.adapter else {}

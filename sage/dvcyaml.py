@@ -72,6 +72,7 @@ def report(suite: "Suite") -> dict[str, Any]:
             str(suite.path),
             str(paths.METHODS),
             str(paths.CLAIMS),
+            str(paths.REPORTED),
         ],
         "outs": [{str(paths.report(suite.name)): {"cache": False, "persist": True}}],
     }

@@ -38,9 +38,21 @@ def answers(suite: "Suite") -> list[Path]:
     return [file.with_suffix(".answers.json") for file in metrics(suite)]
 
 
+def patterns(suite: "Suite") -> list[Path]:
+    """Return the file of patterns of every method and seed."""
+    return [paths.patterns(suite.name, method, seed) for method in suite.methods for seed in suite.seeds]
+
+
 def training_logs(suite: "Suite") -> list[Path]:
     """Return the step log of every run of reinforcement learning."""
     return [paths.training_log(suite.name, method, seed) for method in trained(suite) for seed in suite.seeds]
+
+
+def rollouts(suite: "Suite") -> list[Path]:
+    """Return the manifest of the annotated completions of every method and seed."""
+    return [
+        paths.rollouts(suite.name, method, seed) / manifest.NAME for method in suite.methods for seed in suite.seeds
+    ]
 
 
 def manifests(suite: "Suite") -> list[Path]:

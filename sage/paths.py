@@ -8,6 +8,7 @@ LOGS = Path("logs")
 REPORTS = Path("reports")
 METHODS = Path("workflow/config/methods")
 CLAIMS = Path("workflow/config/claims.yaml")
+REPORTED = Path("workflow/config/reported.yaml")
 
 
 def suite_file(suite: str) -> Path:
@@ -41,6 +42,11 @@ def metrics(suite: str, method: str, seed: int | str) -> Path:
     return DATA / suite / "metrics" / method / f"seed{seed}"
 
 
+def patterns(suite: str, method: str, seed: int | str) -> Path:
+    """File of the patterns of reasoning in the completions of one method and seed."""
+    return metrics(suite, method, seed) / "patterns.json"
+
+
 def training_log(suite: str, method: str, seed: int | str) -> Path:
     """The step log ``training.csv``; its side files replace the ending by ``.seconds.csv`` and ``.run.json``."""
     folder = DATA / suite / "metrics" / method
@@ -61,6 +67,11 @@ def tracked(suite: str) -> Path:
 def report(suite: str) -> Path:
     """Folder of a suite's report."""
     return REPORTS / suite
+
+
+def rollouts(suite: str, method: str, seed: int | str) -> Path:
+    """Folder of annotated completions that the rollout browser loads: ``manifest.json``, ``index.js`` and ``parts/``."""
+    return report(suite) / "rollouts" / method / f"seed{seed}"
 
 
 def work(final: Path) -> Path:

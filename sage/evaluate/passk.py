@@ -1,5 +1,7 @@
 """pass@k by the unbiased estimator, for every k up to n."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from sage.errors import UserError
@@ -15,6 +17,12 @@ def curve(correct: int, n: int) -> np.ndarray:
         raise UserError(f"pass@k: {correct} right of {n} samples is impossible; grade the samples again")
     i = np.arange(n)
     return 1.0 - np.cumprod(np.maximum(n - correct - i, 0) / (n - i))
+
+
+@lru_cache(maxsize=100_000)
+def value(correct: int, n: int, k: int) -> float:
+    """Return pass@k of one problem with ``correct`` of ``n`` samples right."""
+    return at(curve(correct, n), k)
 
 
 def mean_curve(correct: list[int], n: int) -> np.ndarray:

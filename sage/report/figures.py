@@ -1,6 +1,8 @@
 """Figures: one function each, seaborn on Agg, one style, the same colour for a method everywhere."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +14,10 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from sage.report.claims import findings
+from sage.report import support
+from sage.report.claims import Findings
 from sage.report.read import Results
 
 # Colours that colour-blind readers tell apart (Okabe and Ito, 2008, and two greys); a method keeps its place in the list.
@@ -42,6 +46,9 @@ def style() -> None:
     )
 
 
+style()
+
+
 def palette(results: Results) -> dict[str, str]:
     """Return the colour of each method's label."""
     return {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(results.labels.values())}
@@ -62,7 +69,7 @@ def families(results: Results) -> dict[str, list[str]]:
     return {name: [*references, *labels] for name, labels in members.items()} or {"all": references}
 
 
-def pass_at_k(results: Results) -> Figure:
+def pass_at_k(results: Results, _: Findings) -> Figure:
     """Draw pass@k of the rewarded grade: a row a family, a column a benchmark, mean over seeds, band of one std."""
     primary, names, rows = results.cells[0]["primary"], list(results.suite.benchmarks), families(results)
     figure, axes = _panels(len(rows), len(names), sharey="col")
@@ -70,13 +77,14 @@ def pass_at_k(results: Results) -> Figure:
     for i, (family, labels) in enumerate(rows.items()):
         for j, benchmark in enumerate(names):
             shown = curves[(curves["benchmark"] == benchmark) & curves["label"].isin(labels)]
-            _curves(axes[i][j], results, shown, errorbar="sd")
+            _curves(axes[i][j], results, shown, band=True)
             _finish(axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, f"{primary} pass@k" if j == 0 else "")
+            _holes(axes[i][j], results.missing(benchmark, labels))
     _legend(figure, *axes[:, 0])
     return figure
 
 
-def answers(results: Results) -> Figure:
+def answers(results: Results, _: Findings) -> Figure:
     """Draw pass@k of the other grades: a row a grade, a column a benchmark, means over seeds, and what guessing reaches."""
     first = results.cells[0]
     grades = [grade for grade in first["grades"] if grade != first["primary"]] or [first["primary"]]
@@ -85,7 +93,7 @@ def answers(results: Results) -> Figure:
     for i, grade in enumerate(grades):
         for j, benchmark in enumerate(names):
             axis, chosen = axes[i][j], results.curves["benchmark"] == benchmark
-            _curves(axis, results, results.curves[chosen & (results.curves["metric"] == grade)], errorbar=None)
+            _curves(axis, results, results.curves[chosen & (results.curves["metric"] == grade)], band=False)
             chance = results.curves[chosen & (results.curves["metric"] == "chance")].drop_duplicates("k")
             if grade == "answer" and len(chance):
                 axis.plot(chance["k"], chance["value"], color="black", ls=":", lw=2, label="chance (guessing)")
@@ -94,7 +102,7 @@ def answers(results: Results) -> Figure:
     return figure
 
 
-def differences(results: Results) -> Figure:
+def differences(results: Results, _: Findings) -> Figure:
     """Draw the difference to GRPO against k, paired by seed: a row a family, a column a benchmark, band of one std."""
     primary, names, rows = results.cells[0]["primary"], list(results.suite.benchmarks), families(results)
     curves = results.curves[results.curves["metric"] == primary]
@@ -106,7 +114,7 @@ def differences(results: Results) -> Figure:
         for j, benchmark in enumerate(names):
             shown = paired[(paired["benchmark"] == benchmark) & paired["label"].isin(labels)]
             axes[i][j].axhline(0, color="black", lw=1)
-            _curves(axes[i][j], results, shown, errorbar="sd")
+            _curves(axes[i][j], results, shown, band=True)
             _finish(
                 axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, "difference to GRPO" if j == 0 else "", None
             )
@@ -114,24 +122,30 @@ def differences(results: Results) -> Figure:
     return figure
 
 
-def claims_forest(results: Results) -> Figure:
+def claims_forest(_: Results, found: Findings) -> Figure:
     """Draw each claim's difference with its interval, coloured by verdict."""
-    found = [finding for finding in findings(results) if finding.difference.n > 1]
+    rows = found.rows
     colours = {"holds": "#009E73", "contradicted": "#D55E00", "inside the noise": "#777777"}
-    figure, axis = plt.subplots(figsize=(9, 1.3 + 0.42 * max(1, len(found))))
-    for place, finding in enumerate(reversed(found)):
-        d, colour = finding.difference, colours[finding.verdict]
+    figure, axis = plt.subplots(figsize=(9, 1.3 + 0.42 * max(1, len(rows))))
+    for place, finding in enumerate(reversed(rows)):
+        d = finding.difference
+        if d.n < 2:
+            axis.text(0, place, f" {finding.verdict} (n = {d.n})", va="center", fontsize=8, color="#B34700")
+            continue
+        colour = colours[finding.verdict]
         axis.plot([d.low, d.high], [place, place], color=colour, lw=2, solid_capstyle="butt")
         axis.plot([d.mean], [place], "o", color=colour, ms=7)
-    texts = [f"{f.claim.text.split(' (')[0]}\n({f.claim.method} - {f.claim.against})" for f in reversed(found)]
-    axis.set_yticks(range(len(found)), texts, fontsize=9)
+    texts = [f"{f.claim.text.split(' (')[0]}\n({f.claim.method} - {f.claim.against})" for f in reversed(rows)]
+    axis.set_yticks(range(len(rows)), texts, fontsize=9)
     axis.axvline(0, color="black", lw=1)
     # Two seeds can give intervals so wide that nothing else would be seen; they are cut, not the others.
-    largest = max((abs(f.difference.mean) for f in found), default=0.1)
-    widest = max((abs(bound) for f in found for bound in (f.difference.low, f.difference.high)), default=0.1)
+    largest = max((abs(f.difference.mean) for f in rows if f.difference.n > 1), default=0.1)
+    widest = max(
+        (abs(bound) for f in rows if f.difference.n > 1 for bound in (f.difference.low, f.difference.high)), default=0.1
+    )
     limit = min(4 * largest, 1.1 * widest) or 0.1
     axis.set_xlim(-limit, limit)
-    axis.set(xlabel="difference in pass@k, mean over benchmarks, with its 95 % interval", ylim=(-0.7, len(found) - 0.3))
+    axis.set(xlabel="difference in pass@k, mean over benchmarks, with its 95 % interval", ylim=(-0.7, len(rows) - 0.3))
     for name, colour in colours.items():
         axis.plot([], [], "o-", color=colour, label=name)
     figure.tight_layout()
@@ -145,21 +159,32 @@ def _panels(rows: int, columns: int, sharey: Literal["none", "col"] = "none") ->
     )
 
 
-def _curves(axis: Axes, results: Results, data: pd.DataFrame, errorbar: str | None) -> None:
-    if len(data):
-        present = [label for label in results.labels.values() if label in set(data["label"])]
-        sns.lineplot(
-            data=data, x="k", y="value", hue="label", style="label", errorbar=errorbar, ax=axis, legend=True,
-            palette=palette(results), dashes=dashes(results), hue_order=present, style_order=present,
-            err_kws={"alpha": 0.12, "lw": 0},
-        )  # fmt: skip
+def _curves(axis: Axes, results: Results, data: pd.DataFrame, band: bool, x: str = "k") -> None:
+    """Draw a line a method, the mean over seeds of ``value`` against ``x``, and a band of one standard deviation."""
+    table = data.groupby(["label", x], sort=False)["value"].agg(["mean", "std"])
+    colours, patterns = palette(results), dashes(results)
+    for label in [label for label in results.labels.values() if label in set(data["label"])]:
+        rows, colour = table.loc[label].sort_index(), colours[label]
+        style: Any = (0, patterns[label]) if patterns[label] else "-"
+        axis.plot(rows.index, rows["mean"], color=colour, ls=style, lw=2, label=label)
+        if band:
+            low, high = rows["mean"] - rows["std"], rows["mean"] + rows["std"]
+            axis.fill_between(rows.index, low, high, color=colour, alpha=0.12, lw=0)
 
 
 def _finish(axis: Axes, title: str, last: bool, label: str, bottom: float | None = 0.0) -> None:
     axis.set(title=title, xlabel="k" if last else "", ylabel=label)
     axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+    axis.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}"))
     axis.set_ylim(bottom=bottom)
+
+
+def _holes(axis: Axes, lines: list[str]) -> None:
+    """Write into a panel what it lacks."""
+    shown = lines if len(lines) < 6 else [*lines[:4], f"and {len(lines) - 4} more"]
+    if lines:
+        text = "\n".join(["not whole:", *shown])
+        axis.text(0.98, 0.03, text, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color="#B34700")
 
 
 def _legend(figure: Figure, *axes: Axes) -> None:
@@ -175,7 +200,7 @@ def _legend(figure: Figure, *axes: Axes) -> None:
     )  # fmt: skip
 
 
-def first_against_last(results: Results) -> Figure:
+def first_against_last(results: Results, _: Findings) -> Figure:
     """Draw pass@1 against pass@n of the rewarded grade: one dot a seed."""
     ks, names = results.suite.evaluate.ks, list(results.suite.benchmarks)
     primary = results.cells[0]["primary"]
@@ -196,23 +221,18 @@ def first_against_last(results: Results) -> Figure:
     return figure
 
 
-def training(results: Results) -> Figure:
+def training(results: Results, _: Findings) -> Figure:
     """Draw the step logs of reinforcement learning, smoothed over a tenth of the run: mean and std over seeds."""
     shown = [column for column in LOGGED if column in results.logs and results.logs[column].std() > 0]
     count = max(1, len(shown))
     rows = -(-count // 3)
     figure, axes = plt.subplots(rows, min(3, count), figsize=(4.2 * min(3, count) + 1, 3.3 * rows), squeeze=False)
     window = max(1, int(results.logs["step"].max() + 1) // 10) if len(results.logs) else 1
-    present = [label for label in results.labels.values() if label in set(results.logs["label"])]
     for axis, column in zip(axes.flat, shown, strict=False):
         smooth = results.logs.groupby(["label", "seed"], sort=False)[column].transform(
             lambda values: values.rolling(window, min_periods=1).mean()
         )
-        sns.lineplot(
-            data=results.logs.assign(smooth=smooth), x="step", y="smooth", hue="label", style="label", errorbar="sd",
-            ax=axis, palette=palette(results), dashes=dashes(results), hue_order=present, style_order=present,
-            err_kws={"alpha": 0.12, "lw": 0},
-        )  # fmt: skip
+        _curves(axis, results, results.logs.assign(value=smooth), band=True, x="step")
         axis.set(title=LOGGED[column], xlabel="step", ylabel="")
     for axis in list(axes.flat)[len(shown) :]:
         axis.remove()
@@ -220,47 +240,125 @@ def training(results: Results) -> Figure:
     return figure
 
 
-FIGURES: dict[str, tuple[Callable[[Results], Figure], str]] = {
-    "pass_at_k": (
+def support_map(results: Results, _: Findings) -> Figure:
+    """Draw what each method solves that base does not, and the other way: the problems, and their shares; a row a benchmark."""
+    table, names, methods = support.table(results), list(results.suite.benchmarks), list(results.labels)
+    figure, axes = plt.subplots(
+        len(names), 2, figsize=(12, 1.2 + (0.3 * len(methods) + 0.9) * len(names)), squeeze=False, width_ratios=[3, 2]
+    )
+    for row, benchmark in enumerate(names):
+        rows = table[table["benchmark"] == benchmark]
+        _problems_map(axes[row][0], rows, methods)
+        _shares(axes[row][1], rows, methods)
+        axes[row][0].set_yticks(range(len(methods)), [results.labels[m] for m in methods], fontsize=9)
+        axes[row][0].set_title(f"{benchmark}: problems, those that base solves most often first")
+        axes[row][1].set_title(f"{benchmark}: share of the problems")
+    figure.tight_layout()
+    handles = [Patch(color=STATES[state]) for state in support.STATES]
+    figure.legend(handles, support.STATES, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=4, frameon=False)
+    return figure
+
+
+STATES = dict(zip(support.STATES, ("#D4D4D4", "#0072B2", "#D55E00", "#555555"), strict=True))
+
+
+def _problems_map(axis: Axes, rows: pd.DataFrame, methods: list[str]) -> None:
+    """Draw a cell a method and problem, in the colour of the state that most seeds are in; white where there is none."""
+    states = support.most_frequent(rows).reindex(methods)
+    codes = states.apply(lambda column: column.map({name: i for i, name in enumerate(STATES)})).to_numpy(dtype=float)
+    colours = matplotlib.colors.ListedColormap(list(STATES.values()))
+    axis.imshow(codes, aspect="auto", interpolation="nearest", cmap=colours, vmin=-0.5, vmax=3.5)
+    axis.grid(False)
+    axis.set_xticks([])
+
+
+def _shares(axis: Axes, rows: pd.DataFrame, methods: list[str]) -> None:
+    """Draw a stacked bar a method, means over seeds; gained and lost with their standard deviation in words."""
+    shares = support.shares(rows).reindex(methods)
+    left = pd.Series(0.0, index=methods)
+    for state, colour in STATES.items():
+        axis.barh(range(len(methods)), shares[(state, "mean")], left=left, color=colour, height=0.8, lw=0)
+        left = left + shares[(state, "mean")].fillna(0)
+    for place, method in enumerate(methods):
+        gained, lost = ([float(shares[(state, x)][method]) for x in ("mean", "std")] for state in ("gained", "lost"))
+        if not math.isnan(gained[0]):
+            text = f"+{gained[0]:.3f}±{gained[1]:.3f} −{lost[0]:.3f}±{lost[1]:.3f}"
+            axis.text(1.01, place, text, va="center", fontsize=8)
+    axis.set(xlim=(0, 1), ylim=(len(methods) - 0.5, -0.5))
+    axis.set_yticks([])
+    axis.grid(False)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: the function that draws it, its caption, and the files with its data, relative to the project's root."""
+
+    draw: Callable[[Results, Findings], Figure]
+    caption: str
+    data: str
+
+
+COUNTS, LOGS, TABLES = (
+    "data/{suite}/metrics/*/seed*/*.counts.json",
+    "data/{suite}/metrics/*/seed*/training.csv",
+    "reports/{suite}/tables",
+)
+FIGURES: dict[str, Drawing] = {
+    "pass_at_k": Drawing(
         pass_at_k,
         "pass@k of the rewarded grade by the unbiased estimator, k = 1 to n, by families of methods. Lines: mean over"
         " seeds; bands: one standard deviation over seeds.",
+        COUNTS,
     ),
-    "differences": (
+    "differences": Drawing(
         differences,
         "The same as a difference to GRPO of the same seed: above 0 a method is better at that k. Bands: one standard"
         " deviation of the paired difference over seeds.",
+        COUNTS,
     ),
-    "claims": (
+    "claims": Drawing(
         claims_forest,
         "The findings: each claim's difference and its 95 % interval, paired over seeds; wide intervals are cut at the"
         " frame. The colour is the verdict after Holm's correction.",
+        f"{TABLES}/findings.csv",
     ),
-    "answers": (
+    "support": Drawing(
+        support_map,
+        "Support: a problem is solved where one of the n samples is right. Left: solved by base and method, gained, lost, or"
+        " solved by neither, as most seeds have it, each against base of the same seed. Right: the shares, means over seeds;"
+        " in words gained and lost, ± one standard deviation. The row of base compares it with base of the next sampling"
+        " seed: that much is gained and lost without any training, by luck alone.",
+        f"{TABLES}/support.csv",
+    ),
+    "answers": Drawing(
         answers,
         "pass@k of the grade `answer`, means over seeds. Dotted: what guessing alone reaches, which is why this grade says"
         " little of coverage.",
+        COUNTS,
     ),
-    "first_against_last": (
+    "first_against_last": Drawing(
         first_against_last,
         "One dot a seed: what a single try gives against what many tries reach. Up is more coverage, right is more"
         " precision.",
+        f"{TABLES}/main.csv",
     ),
-    "training": (
+    "training": Drawing(
         training,
         "Step logs of reinforcement learning, a running mean over a tenth of the run; bands: one standard deviation over"
         " seeds. The reward is the share of completions that are right under the rewarded grade.",
+        LOGS,
     ),
 }
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write ``path`` with the endings svg, pdf and png, without a date in any of them."""
-    written = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written, box = [], figure.get_tightbbox().padded(0.1)  # once, not for every format
     for suffix, metadata in {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}.items():
         target = path.with_suffix(f".{suffix}")
         temporary = target.with_name(f".{target.name}")
-        figure.savefig(temporary, format=suffix, dpi=150, bbox_inches="tight", metadata=metadata)
+        figure.savefig(temporary, format=suffix, dpi=150, bbox_inches=box, metadata=metadata)
         temporary.replace(target)
         written.append(target)
     plt.close(figure)

@@ -6,20 +6,26 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from sage import __version__, paths
-from sage.report import claims, figures, tables
+from sage import paths
+from sage.report import claims, figures, patterns, reported, tables
 from sage.report.read import Results
 
 
-def render(results: Results, found: list[claims.Finding]) -> str:
-    """Return the HTML of the report."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("sage.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(prose=prose, plain=lambda text: text.replace("`", ""))
-    return environment.get_template("index.html").render(
+    made.filters.update(prose=prose, plain=lambda text: text.replace("`", ""))
+    return made
+
+
+def render(results: Results, found: claims.Findings) -> str:
+    """Return the HTML of the report."""
+    template, compared = environment().get_template("index.html"), reported.compare(results)
+    looked_for = patterns.rows(results) if results.patterns else []
+    return template.render(
         suite=results.suite,
-        version=__version__,
         facts=facts(results),
         methods=methods(results),
         headings=tables.headings(results),
@@ -27,11 +33,24 @@ def render(results: Results, found: list[claims.Finding]) -> str:
         notes=tables.FOOTNOTES,
         findings={
             "headings": claims.HEADINGS,
-            "rows": [claims.row(f) for f in found],
+            "rows": [claims.row(f) for f in found.rows],
             "note": claims.explanation(results, found),
         },
+        reported={
+            "headings": reported.HEADINGS,
+            "rows": [reported.cells(r) for r in compared],
+            "note": reported.note(),
+        },
+        patterns={
+            "headings": ["Method", "n", *patterns.names(results)],
+            "rows": [[label, str(n), *(tables.cell_text(v, "±") for v in values)] for label, n, values in looked_for],
+            "notes": [patterns.NOTE, *patterns.definitions(results)],
+        },
         problems=results.problems,
-        figures=[{"name": name, "caption": caption} for name, (_, caption) in figures.FIGURES.items()],
+        figures=[
+            {"name": name, "caption": drawing.caption, "data": drawing.data.format(suite=results.suite.name)}
+            for name, drawing in figures.FIGURES.items()
+        ],
         metrics=paths.DATA / results.suite.name / "metrics",
         command=f"python -m sage.report --config {results.suite.path}",
     )
@@ -45,7 +64,7 @@ def prose(text: str) -> Markup:
 def facts(results: Results) -> dict[str, str]:
     """Return what was run, from the metric files and the side files of the runs."""
     first = results.cells[0]
-    suite, minutes = results.suite, sum(run["seconds"] for run in results.runs) / 60
+    suite = results.suite
     counts = {cell["benchmark"]: len(cell["problems"]) for cell in results.cells}
     found = {
         "Suite": f"{suite.name}: {len(suite.methods)} methods x {len(suite.seeds)} seeds x {len(suite.benchmarks)} benchmarks",
@@ -54,10 +73,17 @@ def facts(results: Results) -> dict[str, str]:
         f" engine {first['engine']}",
         "Cells": f"{len(results.cells)} of {len(suite.methods) * len(suite.seeds) * len(suite.benchmarks)}",
     }
+    for stage in ("training", "sampling"):
+        mine = [run for run in results.runs if run["stage"] == stage]
+        if mine:
+            minutes = sum(run["seconds"] for run in mine) / 60
+            length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+            found[stage.capitalize()] = f"{len(mine)} runs, {length} in all"
     if results.runs:
         commits = sorted({run["commit"][:10] for run in results.runs if run["commit"]})
-        found["Training"] = f"{len(results.runs)} runs, {minutes:.0f} minutes in all"
-        found["Commit of the runs"] = ", ".join(commits) or "not in a git repository"
+        found["Commits of the runs"] = ", ".join(commits) or "not in a git repository"
+        versions = {(name, version) for run in results.runs for name, version in run["packages"].items()}
+        found["Versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions)) or "unknown"
     return found
 
 

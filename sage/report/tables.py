@@ -124,9 +124,27 @@ def latex(results: Results) -> str:
 
 def escaped(text: str) -> str:
     """Return text with LaTeX's special characters escaped."""
+    text = text.replace("\\", "/")
     for special in "&%$#_{}":
         text = text.replace(special, f"\\{special}")
+    for special, command in (("~", "textasciitilde"), ("^", "textasciicircum")):
+        text = text.replace(special, f"\\{command}{{}}")
     return text.replace("+-", "$\\pm$").replace("`", "")
+
+
+def macros(named: dict[str, Any]) -> str:
+    """Return LaTeX that defines ``\\sagenumber{NAME}`` for every number that there is; another name is an error."""
+    lines = [
+        "% \\input this file, and write \\sagenumber{grpo.knights_n4.strict.pass@1.mean}; numbers.json has the names",
+        "\\newcommand{\\sagenumber}[1]{\\ifcsname sage:#1\\endcsname\\csname sage:#1\\endcsname\\else"
+        "\\errmessage{no number of this name: \\detokenize{#1}}\\fi}",
+    ]
+    for name, value in named.items():
+        if value is not None:
+            digits = ".2g" if name.endswith(".p") else ".3f"
+            text = format(value, digits) if isinstance(value, float) else str(value)
+            lines.append(f"\\expandafter\\def\\csname sage:{name}\\endcsname{{{text}}}")
+    return "\n".join([*lines, ""])
 
 
 def _holes(results: Results) -> list[str]:

@@ -30,7 +30,7 @@ CLAIM = {"text": "x", "method": "grpo", "against": "base", "metric": "strict", "
 )
 def test_verdicts(expect, mean, p, n, says):
     difference = Difference(mean, 0.01, mean - 0.01, mean + 0.01, p, n)
-    finding = claims.Finding(claims.Claim(**CLAIM, expect=expect), 0.5, 0.5 - mean, difference, {}, p, (2, 9))
+    finding = claims.Finding(claims.Claim(**CLAIM, expect=expect), 0.5, 0.5 - mean, difference, {}, p, (2, 9), None)
     assert finding.verdict == says
 
 

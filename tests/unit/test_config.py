@@ -11,7 +11,7 @@ from sage.errors import UserError
 from sage.strict import read_yaml
 
 ROOT = Path(__file__).parents[2]
-SUITES = sorted(set((ROOT / "workflow/config").glob("*.yaml")) - {ROOT / paths.CLAIMS})
+SUITES = sorted(set((ROOT / "workflow/config").glob("*.yaml")) - {ROOT / paths.CLAIMS, ROOT / paths.REPORTED})
 METHODS = sorted((ROOT / paths.METHODS).glob("*.yaml"))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sage.report.statistics import holm, over_seeds, paired, power, seeds_needed, seeds_needed_between
+from sage.report.statistics import holm, over_problems, over_seeds, paired, power, seeds_needed, seeds_needed_between
 
 STUDIES, SEEDS, PROBLEMS, SAMPLES = 2000, 5, 60, 64
 
@@ -116,3 +116,44 @@ def test_a_table_without_any_effect_has_a_verdict_in_one_study_of_twenty_at_most
         ps = [paired(pd.Series(study[i]), pd.Series(study[0])).p for i in range(1, 8)]
         wrong.append(min(holm(ps)) <= 0.05)
     assert np.mean(wrong) <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / STUDIES)
+
+
+def test_the_interval_over_problems_is_that_of_a_plain_bootstrap_but_for_its_expansion():
+    generator = np.random.default_rng(6)
+    parts = [generator.normal(0.02, 0.1, 150), generator.normal(-0.01, 0.2, 90)]
+    draws = np.mean([d[generator.integers(len(d), size=(20_000, len(d)))].mean(1) for d in parts], axis=0)
+    low, high = over_problems(parts)
+    assert (low, high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=3e-3)
+    assert over_problems([parts[0], parts[1][:1]]) is None
+    assert over_problems([]) is None
+
+
+def test_the_interval_over_problems_covers_the_truth_on_new_problems():
+    """Estimand: the mean over all problems of two benchmarks' kinds, equally weighted, for the policies of these seeds.
+
+    Difficulties are Beta-distributed, 40 easy and 60 hard problems; the seeds' shifts are fixed in a study, what each seed
+    makes of each problem and the samples are drawn with the problem.
+    """
+    generator = np.random.default_rng(7)
+    shift = generator.normal(0, 0.3, (2, SEEDS, STUDIES)) + np.array([0.3, 0]).reshape(2, 1, 1)
+    kinds = [(1.2, 0.8, 40), (0.5, 2.0, 60)]
+    truth = np.mean([_differences(generator, shift, a, b, 4000, same=True).mean(0) for a, b, _ in kinds], axis=0)
+    low, high = over_problems([_differences(generator, shift, *kind) for kind in kinds])
+    assert 0.93 <= np.mean((low <= truth) & (truth <= high)) <= 0.97
+
+
+def _differences(
+    generator: np.random.Generator, shift: np.ndarray, a: float, b: float, problems: int, same: bool = False
+) -> np.ndarray:
+    """Return differences in pass@1 of two methods, means over seeds, on new problems: [problems, studies].
+
+    ``same``: the same problems in all studies, and no sampling error: many of them tell the truth.
+    """
+    difficulty = generator.beta(a, b, (problems, 1 if same else STUDIES)).clip(0.002, 0.998)
+    logit = np.log(difficulty / (1 - difficulty))
+    total = np.zeros((problems, STUDIES))
+    for sign, method in zip((1, -1), shift, strict=True):
+        for seed in method:
+            chance = 1 / (1 + np.exp(-logit - seed - generator.normal(0, 0.5, logit.shape)))
+            total += sign * (chance if same else generator.binomial(SAMPLES, chance) / SAMPLES)
+    return total / SEEDS

@@ -113,3 +113,22 @@ def test_a_killed_run_is_finished_by_the_next_one(tree):
     assert done["train_policy"] == 1
     assert tree.changed() <= {"reports/tiny/index.html"}  # the page says how long training took
     assert not tree.pending()
+
+
+def test_the_rollout_browser_is_made_when_asked_for_and_is_no_result(tree):
+    assert jobs(tree.snakemake("rollouts")) == {"rollouts": 1, "annotate_rollouts": 4}
+    assert len(list(tree.root.glob("reports/tiny/rollouts/*/*/index.js"))) == 4
+    assert not tree.run("git", "status", "--porcelain").stdout
+    assert "up to date" in tree.run("dvc", "status").stdout
+    assert not tree.pending()
+    tree.edit(SUITE, "gamma: 0.5", "gamma: 0.6")
+    pending = jobs(tree.snakemake("-n", "rollouts", "--allowed-rules", "annotate_rollouts", "rollouts"))
+    assert pending == {"rollouts": 1, "annotate_rollouts": 2}
+
+
+def test_patterns_are_found_when_asked_for_and_come_into_the_report(tree):
+    assert jobs(tree.snakemake("patterns")) == {"patterns": 1, "find_patterns": 4}
+    assert tree.pending() == {"render_report": 1, "track_payloads": 1}
+    tree.snakemake("all")
+    assert "constraint set-up" in (tree.root / "reports/tiny/tables/patterns.md").read_text()
+    assert not tree.pending()

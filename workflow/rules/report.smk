@@ -4,12 +4,18 @@ rule render_report:
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
         answers=lambda wildcards: grid.answers(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
+        patterns=lambda wildcards: [file for file in grid.patterns(SUITES[wildcards.suite]) if file.is_file()],
         claims=paths.CLAIMS,
-        code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html")),
+        reported=paths.REPORTED,
+        code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html", ".css", ".js")),
     output:
         page=paths.report("{suite}") / "index.html",
-        table=paths.report("{suite}") / "tables/main.csv",
-        findings=paths.report("{suite}") / "findings.md",
+        table=report(paths.report("{suite}") / "tables/main.csv", category="{suite}", labels={"what": "every seed"}),
+        findings=report(paths.report("{suite}") / "findings.md", category="{suite}", labels={"what": "findings"}),
+        pass_at_k=report(
+            paths.report("{suite}") / "figures/pass_at_k.svg", category="{suite}", labels={"what": "pass@k"}
+        ),
+        support=report(paths.report("{suite}") / "figures/support.svg", category="{suite}", labels={"what": "support"}),
         numbers=paths.report("{suite}") / "numbers.json",
     log:
         "logs/{suite}/report.log",
