@@ -448,16 +448,16 @@ class Suite:
         parts["version"] = getattr(content.versions, stage)
         return _digest(parts)
 
-
-def _digest(parts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
     def _adapter(self) -> dict[str, Any]:
         return {"adapter": self.content.adapter.model_dump()} if self.content.adapter else {}
 
     def _prompting(self, *names: str) -> dict[str, Any]:
         """Return how a pretrained model is asked."""
         return {"prompting": self.pretrained.model_dump(include=set(names))} if self.pretrained else {}
+
+
+def _digest(parts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _without(model: Strict, *names: str) -> dict[str, Any]:
