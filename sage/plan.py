@@ -103,13 +103,17 @@ def width_of_weights(suite: "Suite") -> int:
 
 
 def jobs(suite: "Suite") -> list[Row]:
-    """Return the number of jobs of each rule: a data set, a training, a cell of method, seed and benchmark each."""
+    """Return the number of jobs of each rule: a data set, a training, a cell of method, seed and benchmark each.
+
+    Where a cell is sampled by several jobs, ``sample_benchmark`` only puts their parts together.
+    """
     cells, runs = len(list(grid.cells(suite))), len(grid.trained(suite)) * len(suite.seeds)
     found = {
         "process_data": len(_datasets(suite)),
         "fetch_model": int(suite.pretrained is not None),
         "train_base": int(suite.sft is not None),
         "train_policy": runs,
+        "sample_part": cells * suite.sample.jobs if suite.sample.jobs > 1 else 0,
         "sample_benchmark": cells,
         "verify_samples": cells,
         "render_report, track_payloads": 2,
@@ -172,9 +176,12 @@ def memory(suite: "Suite") -> list[Row]:
       adapter the weights themselves are trained, and only gradients and moments are added;
     - activations that a micro-batch keeps for its gradient: tokens x L x (10 D + 2 (H + 2 K) d + 4 F) values of the weights'
       type (inputs of norms and linear maps, queries, keys, values, both branches of the MLP), no layer being recomputed;
-    - logits: completion tokens of a micro-batch x V, 4 bytes, four times (logits, log-softmax, its gradient, entropy);
+    - logits: completion tokens of a micro-batch x V, 4 bytes, but no more at once than a chunk of :mod:`sage.policy.head`;
+      four times (logits, log-softmax, its gradient, entropy);
     - keys and values while sampling: sequences x (prompt + completion tokens) x 2 L K d values.
     """
+    from sage.policy.head import CHUNK_BYTES
+
     of, size = shape(suite), width_of_weights(suite)
     rl, moments = suite.rl, 1 if suite.rl.optimiser.kind == "adamw_8bit" else 4
     copies = 1 if suite.content.adapter or not any(suite.objective(m).kl for m in grid.trained(suite)) else 2
@@ -185,7 +192,7 @@ def memory(suite: "Suite") -> list[Row]:
         "weights": copies * parameters(of) * size,
         "trained weights, gradients, moments": trained(suite) * ((4 if suite.content.adapter else 0) + 4 + 2 * moments),
         "activations of a micro-batch": rl.micro_batch_tokens * of.layers * kept * size,
-        "logits of a micro-batch": rows * of.vocabulary * 4 * 4,
+        "logits of a micro-batch": 4 * min(rows * of.vocabulary * 4, CHUNK_BYTES),
         "keys and values": cache(suite, rl.prompts * rl.group, rl.max_new_tokens),
     }
     return [*_sized(parts), ("parameters", f"{parameters(of):,}"), ("of which are trained", f"{trained(suite):,}")]

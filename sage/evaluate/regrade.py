@@ -14,16 +14,16 @@ from sage.evaluate.verify import Counts, Graded, grade, write
 from sage.tasks import VERDICTS
 
 
-def regrade(samples: list[Path], target: Path | None) -> None:
+def regrade(samples: list[Path], target: Path | None, workers: int | None = None) -> None:
     """Grade every cell in ``samples`` and print its verdicts beside the former ones.
 
-    ``target``: where metric files are written, as below ``data/{suite}/metrics``; None: nowhere.
+    ``target``: where metric files are written, as below ``data/{suite}/metrics``; None: nowhere. ``workers``: processes.
     """
     changed = 0
     folders = [folder for path in samples for folder in cells_in(path)]
     for folder in folders:
         cell = cell_of(folder)
-        graded = grade(cell, folder)
+        graded = grade(cell, folder, workers)
         counts, former = graded.counts(), former_counts(graded)
         changed += counts != former
         for name in cell.task.GRADES:

@@ -25,6 +25,7 @@ Counts = dict[str, dict[str, dict[str, int]]]
 def main() -> None:
     """Parse the command line and grade."""
     more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--workers", type=int, help="processes that grade (default: as many as this process has cores)")
     again = more.add_argument_group(
         "instead of a cell, grading again; what changes is shown, and nothing written unasked"
     )
@@ -36,16 +37,16 @@ def main() -> None:
     if arguments.regrade:
         from sage.evaluate.regrade import regrade
 
-        regrade(arguments.regrade, arguments.write)
+        regrade(arguments.regrade, arguments.write, arguments.workers)
     else:
-        verify(parse("python -m sage.evaluate.verify", __doc__, more)[0])
+        verify(parse("python -m sage.evaluate.verify", __doc__, more)[0], arguments.workers)
 
 
-def verify(cell: Cell) -> None:
+def verify(cell: Cell, workers: int | None = None) -> None:
     """Write the metric files of ``cell``."""
     from sage import paths
 
-    write(grade(cell, cell.samples), paths.metrics(cell.suite.name, cell.method, cell.seed))
+    write(grade(cell, cell.samples, workers), paths.metrics(cell.suite.name, cell.method, cell.seed))
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Graded:
         return counts
 
 
-def grade(cell: Cell, folder: Path) -> Graded:
-    """Grade the completions in ``folder`` as answers to the benchmark of ``cell``."""
+def grade(cell: Cell, folder: Path, workers: int | None = None) -> Graded:
+    """Grade the completions in ``folder`` as answers to the benchmark of ``cell``; ``workers``: processes, None: all cores."""
     from sage import manifest
     from sage.evaluate.grading import Grader
 
@@ -86,7 +87,7 @@ def grade(cell: Cell, folder: Path) -> Graded:
     samples = _read(folder / "samples.parquet", records, content["n"])
     by_id = {record.id: record for record in records}
     asked, texts = [by_id[problem] for problem in samples["problem"]], list(samples["text"])
-    with Grader(cell.task, label=f"{cell.method} seed {cell.seed} {cell.benchmark}") as grader:
+    with Grader(cell.task, workers, label=f"{cell.method} seed {cell.seed} {cell.benchmark}") as grader:
         verdicts = grader.grade(asked, texts)
     votes = [_vote(cell.task, *row) for row in zip(asked, texts, verdicts, strict=True)]
     return Graded(cell, content, records, samples, verdicts, votes)

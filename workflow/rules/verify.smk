@@ -15,4 +15,4 @@ rule verify_samples:
         key=stage_key("verify"),
     shell:
         "python -m sage.evaluate.verify --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
-        " --benchmark {wildcards.benchmark} 2>&1 | tee {log}"
+        " --benchmark {wildcards.benchmark} --workers {threads} 2>&1 | tee {log}"
