@@ -18,7 +18,7 @@ LAUNCH = [
 LOCAL = [*LAUNCH, "--launcher", "local"]
 JOBS = "logs/tiny/jobs/grpo_branch/seed1"
 # As LONG, but saved so seldom that what goes on from a signal is seen to.
-SELDOM = {**LONG, "    save_every: 1\n": "    save_every: 1000\n", "    steps: 3\n": "    steps: 60\n"}
+SELDOM = {**LONG, "    save_every: 1\n": "    save_every: 1000\n", "    steps: 3\n": "    steps: 300\n"}
 
 
 @pytest.fixture(scope="module")

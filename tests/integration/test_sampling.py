@@ -47,15 +47,17 @@ def test_a_killed_job_keeps_its_finished_shards(tmp_path):
     slow = {"people: [4], size: 3,": "people: [4], size: 30,", SHAPE: "batch: 2, shards: 15, workers: 1, threads: 1"}
     root = make_project(tmp_path, slow)
     finish(root, SFT)
-    work, shard = root / "work/tiny/samples/base/seed1/knights_n4", "shard0.parquet"
+    work, found = root / "work/tiny/samples/base/seed1/knights_n4", list[Path]()
     with subprocess.Popen(SAMPLE, cwd=root, env=environment(), stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not (work / shard).exists():
+        while process.poll() is None and not found:
+            found = list(work.glob("*/shard0.parquet"))
             time.sleep(0.005)
         process.kill()
     assert not (root / SAMPLES / "manifest.json").exists()
     # A shard of other completions: were it sampled again, they would not be in the table.
-    kept = pd.read_parquet(work / shard).assign(text="kept")
-    kept.to_parquet(work / shard)
+    [shard] = found
+    kept = pd.read_parquet(shard).assign(text="kept")
+    kept.to_parquet(shard)
     finish(root, SAMPLE)
     table = pd.read_parquet(root / SAMPLES / "samples.parquet")
     assert len(table) == 30 * 8

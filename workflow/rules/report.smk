@@ -2,7 +2,6 @@ rule render_report:
     input:
         metrics=lambda wildcards: grid.metrics(SUITES[wildcards.suite]),
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
-        answers=lambda wildcards: grid.answers(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
         patterns=lambda wildcards: [file for file in grid.patterns(SUITES[wildcards.suite]) if file.is_file()],
         claims=paths.CLAIMS,
