@@ -80,6 +80,8 @@ def pass_at_k(results: Results, _: Findings) -> Figure:
             _curves(axes[i][j], results, shown, band=True)
             _finish(axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, f"{primary} pass@k" if j == 0 else "")
             _holes(axes[i][j], results.missing(benchmark, labels))
+    for axis in axes.flat:
+        axis.set_ylim(bottom=0)
     _legend(figure, *axes[:, 0])
     return figure
 
@@ -98,6 +100,7 @@ def answers(results: Results, _: Findings) -> Figure:
             if grade == "answer" and len(chance):
                 axis.plot(chance["k"], chance["value"], color="black", ls=":", lw=2, label="chance (guessing)")
             _finish(axis, f"{benchmark}: {grade}", i == len(grades) - 1, f"{grade} pass@k" if j == 0 else "")
+            axis.set_ylim(bottom=0)
     _legend(figure, axes[-1][0])
     return figure
 
@@ -115,9 +118,7 @@ def differences(results: Results, _: Findings) -> Figure:
             shown = paired[(paired["benchmark"] == benchmark) & paired["label"].isin(labels)]
             axes[i][j].axhline(0, color="black", lw=1)
             _curves(axes[i][j], results, shown, band=True)
-            _finish(
-                axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, "difference to GRPO" if j == 0 else "", None
-            )
+            _finish(axes[i][j], f"{benchmark}: {family}", i == len(rows) - 1, "difference to GRPO" if j == 0 else "")
     _legend(figure, *axes[:, 0])
     return figure
 
@@ -172,11 +173,11 @@ def _curves(axis: Axes, results: Results, data: pd.DataFrame, band: bool, x: str
             axis.fill_between(rows.index, low, high, color=colour, alpha=0.12, lw=0)
 
 
-def _finish(axis: Axes, title: str, last: bool, label: str, bottom: float | None = 0.0) -> None:
+def _finish(axis: Axes, title: str, last: bool, label: str) -> None:
+    # No limits are set here: on a shared axis they would hold for what is still to be drawn.
     axis.set(title=title, xlabel="k" if last else "", ylabel=label)
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}"))
-    axis.set_ylim(bottom=bottom)
 
 
 def _holes(axis: Axes, lines: list[str]) -> None:
