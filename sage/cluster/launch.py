@@ -150,7 +150,7 @@ class Waiting:
         if raised and raised[1] == "TrainingFailed":
             return Failure(f"job {job.job_id}: {_last_error(self.log) or raised[2]}", again=False)
         state = self.launcher.final_state(job)
-        if state == "OUT_OF_MEMORY":
+        if state == "OUT_OF_MEMORY" or _hit_memory_limit(self.log):
             asked = f"mem_mb={self.resources['mem_mb']}" if "mem_mb" in self.resources else "the partition's default"
             return Failure(f"job {job.job_id}: out of memory ({asked}); raise mem_mb of the rule", again=False)
         if state == "CANCELLED":
@@ -236,6 +236,12 @@ def progress(run: Run) -> str:
 def _say(run: Run, text: str) -> None:
     with suppress(BrokenPipeError):  # the reader may have been interrupted along with us
         print(f"{run.name}: {text}", flush=True)
+
+
+def _hit_memory_limit(log: Path) -> bool:
+    """Return whether SLURM says in a log that memory ran out: where a step is killed for it, the job's state is FAILED only."""
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    return bool(re.search(r"slurmstepd.*(exceeded (job )?memory limit|oom.?kill|out of memory)", text, re.IGNORECASE))
 
 
 def _last_error(log: Path) -> str:
