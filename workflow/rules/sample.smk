@@ -1,13 +1,3 @@
-# A part leaves its shards in the work folder, and a mark that is removed once they are merged.
-PARTS = "work/{suite}/parts/{method}/seed{seed}/{benchmark}/part{part}"
-
-
-def sampling_parts(wildcards) -> list[str]:
-    """Return the marks of the parts of a cell; one job that does everything needs none."""
-    jobs = SUITES[wildcards.suite].sample.jobs
-    return [PARTS.format(part=part, **wildcards) for part in range(jobs)] if jobs > 1 else []
-
-
 rule sample_part:
     input:
         checkpoint=lambda wildcards: paths.checkpoint(wildcards.suite, wildcards.method, wildcards.seed) / MANIFEST,
