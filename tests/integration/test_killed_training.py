@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tiny_project import RL, SFT, environment, finish, make_project
 
-# Many steps, each saved: the more states there are, the more may be wrong with them.
-LONG = {"    steps: 3\n": "    steps: 30\n", "    steps: 20\n": "    steps: 200\n"}
+# Many steps, each saved: the more states there are, the more may be wrong with them. The three kills need some 50.
+LONG = {"    steps: 3\n": "    steps: 80\n", "    steps: 20\n": "    steps: 200\n"}
 
 
 def kill(root: Path, command: list[str], state: Path, moment: float) -> bool:
