@@ -7,6 +7,7 @@ PYTHON ?= python3.11
 CORES ?= all
 REMOTE ?= ../sage-dvc
 AMC23 ?= data/sources/amc23.jsonl
+SMOLLM2 := data/smollm2/checkpoints/base/model
 
 BIN := .venv/bin
 STAMP := .venv/installed
@@ -21,7 +22,7 @@ SLURM = $(shell $(PYTHON) -c "import tomllib; \
 # Suites with results in data/, by their files.
 PRESENT := $(patsubst data/%/tracked.json,workflow/config/%.yaml,$(wildcard data/*/tracked.json))
 
-.PHONY: help setup demo laptop smollm2 test test-slurm test-all lint adopt remote dvc-yaml lock
+.PHONY: help setup demo laptop smollm2 test test-slurm test-gpu test-all bench lint adopt remote dvc-yaml lock
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -63,7 +64,14 @@ test-slurm: setup  ## run the tests on a SLURM of one node (root installs its De
 	tests/slurm/packages.sh
 	pytest tests/slurm -rs
 
-test-all: test test-slurm  ## run all tests
+test-gpu: setup  ## run the tests on a CUDA device (they skip without one)
+	pytest tests/gpu -rs
+
+test-all: test test-slurm test-gpu  ## run all tests
+
+bench: setup  ## measure speed and memory beside the peers, in half an hour on two CPU cores; BENCH="head rollout": these alone
+	@test -d $(SMOLLM2) || python -m sage.policy.fetch --config workflow/config/smollm2.yaml
+	python -m benchmarks $(BENCH)
 
 lint: setup  ## check style, types and the workflow
 	ruff check

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.compare import Result, share
 from sage import seeds
 from sage.rollout import Sampling
 from sage.rollout.transformers import TransformersEngine
@@ -66,6 +67,16 @@ def rate(work: Callable[[], int]) -> float:
 
 def main() -> None:
     """Time the three in turn and print medians."""
+    options = parse()
+    torch.set_num_threads(options.threads)
+    rounds = measure(options)
+    tokens = {name: round(statistics.median(r[name] for r in rounds)) for name in rounds[0]}
+    ratios = {name: round(statistics.median(r[name] / r["generate"] for r in rounds), 2) for name in tokens}
+    print(json.dumps({"tokens_per_second": tokens, "ratio_to_generate": ratios, "threads": options.threads}, indent=1))
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of ``arguments``, of the command line where there are none."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default, text in [
         ("completions", 512, "in all"),
@@ -77,13 +88,11 @@ def main() -> None:
         ("threads", 1, "of the CPU"),
     ]:
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{text} (default: {default})")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    print(json.dumps(measure(options), indent=1))
+    return parser.parse_args(arguments)
 
 
-def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Return median tokens a second, and median ratios to ``generate``, of what ``options`` ask for."""
+def measure(options: argparse.Namespace) -> list[dict[str, float]]:
+    """Return the tokens a second of each way in each round, for what ``options`` ask for."""
     model, prompts = make_model(options.mlp), make_prompts(options.prompts, options.length)
     arguments = (model, prompts, options.completions // options.prompts, Sampling(options.tokens, (STOP,)))
     ways: dict[str, Callable[[], int]] = {
@@ -93,10 +102,15 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     }
     for work in ways.values():
         work()
-    rounds = [{name: rate(work) for name, work in ways.items()} for _ in range(options.rounds)]
-    tokens = {name: round(statistics.median(r[name] for r in rounds)) for name in ways}
-    ratios = {name: round(statistics.median(r[name] / r["generate"] for r in rounds), 2) for name in ways}
-    return {"tokens_per_second": tokens, "ratio_to_generate": ratios, "threads": options.threads}
+    return [{name: rate(work) for name, work in ways.items()} for _ in range(options.rounds)]
+
+
+def results(small: bool = False) -> list[Result]:
+    """Return the comparison of the fast decoder with `generate`."""
+    torch.set_num_threads(1)
+    options = parse(["--completions", "32", "--tokens", "8", "--rounds", "2"] if small else ["--rounds", "7"])
+    pairs = [(rates["fast"], rates["generate"]) for rates in measure(options)]
+    return [share("sampling, laptop model, 512 completions", pairs, "tokens/s", ">= 2")]
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ class Annotator:
             manifest.require(folder)
         torch.set_num_threads(suite.rl.threads)
         self.tokenizer = models.load_tokenizer(folders[0] / "model")
-        self.policy, self.anchor = (models.load_model(folder / "model") for folder in folders)
+        self.device = models.device()
+        self.policy, self.anchor = (models.load_model(folder / "model").to(self.device) for folder in folders)
         self.temperature, self.last, self.root = suite.rl.temperature, suite.rl.steps - 1, seeds.root(suite.name, seed)
         guide = suite.guide(method)
         self.shaper = Shaper(guide, suite.guides, suite.rl.steps) if guide else None
@@ -125,7 +126,7 @@ class Annotator:
 
         from sage.policy.forward import collate, score
 
-        batch = collate([prompt], [completion])
+        batch = collate([prompt], [completion], self.device)
         with torch.inference_mode():
             policy, anchor = (score(model, batch, self.temperature) for model in (self.policy, self.anchor))
             found = {"policy": policy.logp, "anchor": anchor.logp, "entropy": policy.entropy}

@@ -99,7 +99,7 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     config, root = cell.suite.sample, seeds.root(cell.suite.name, cell.seed)
     torch.set_num_threads(config.threads)
     tokenizer = models.load_tokenizer(model)
-    engine = TransformersEngine(models.load_model(model), batch_size=config.batch)
+    engine = TransformersEngine(models.load_model(model).to(models.device()), batch_size=config.batch)
     stream = ("evaluation", cell.benchmark)
     keys = [[seeds.stream(root, *stream, record.id, i) for i in range(config.n)] for record in records]
     stop = (tokenizer.eos_token_id,)

@@ -23,11 +23,17 @@ class Batch:
 
     def padded(self, flat: Tensor) -> Tensor:
         """Return [M] values as [B, C], 0 outside the mask; differentiable."""
-        return torch.zeros(self.mask.shape, dtype=flat.dtype).masked_scatter(self.mask, flat)
+        flat = flat.to(self.mask.device)
+        return flat.new_zeros(self.mask.shape).masked_scatter(self.mask, flat)
 
 
-def collate(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> Batch:
-    """Return the micro-batch of ``prompts[i] + completions[i]``; an empty completion is a fully masked row."""
+def collate(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], device: torch.device | None = None
+) -> Batch:
+    """Return the micro-batch of ``prompts[i] + completions[i]`` on ``device``, that of the model that is to read it.
+
+    An empty completion is a fully masked row.
+    """
     lengths = torch.tensor([len(c) for c in completions])
     total, longest = (
         max(len(p) + len(c) for p, c in zip(prompts, completions, strict=True)),
@@ -41,7 +47,7 @@ def collate(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int
         rows.append(torch.arange(first, first + len(completion)))
         targets.append(torch.tensor(completion, dtype=torch.long))
     mask = torch.arange(longest)[None, :] < lengths[:, None]
-    return Batch(ids, torch.cat(rows), torch.cat(targets), mask)
+    return Batch(*(tensor.to(device) for tensor in (ids, torch.cat(rows), torch.cat(targets), mask)))
 
 
 def hidden_rows(model: Any, batch: Batch) -> Tensor:
@@ -58,9 +64,8 @@ def logprobs(logits: Tensor, targets: Tensor) -> Tensor:
     return logits.float().log_softmax(-1).gather(-1, targets[:, None])[:, 0]
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """Return the entropy in nats of softmax(logits), [M], float32."""
-    logp = logits.float().log_softmax(-1)
+def entropy_of(logp: Tensor) -> Tensor:
+    """Return the entropy in nats of distributions given by their log-probs [M, V], [M]."""
     return -(logp.exp() * logp).sum(-1)
 
 
@@ -92,12 +97,17 @@ def score(
     hidden, weight = head_of(model, batch)
     if in_chunks(hidden, weight):
         found = head_scores(hidden, weight, batch.targets, temperature, anchor=anchor, entropy_grad=entropy_grad)
+        assert found.entropy is not None
         forward = None if found.forward is None else batch.padded(found.forward)
         return Scores(batch.padded(found.logp), batch.padded(found.entropy), forward)
-    logits = linear(hidden, weight)
-    with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
-        entropies = entropy(logits)
-    logp_all = logits.float().div(temperature).log_softmax(-1)
+    logits = linear(hidden, weight).float()
+    logp_all = (logits if temperature == 1 else logits / temperature).log_softmax(-1)
+    if temperature == 1 and not entropy_grad:
+        entropies = entropy_of(logp_all.detach())
+    else:
+        with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
+            entropies = entropy_of(logits.log_softmax(-1))
+    del logits  # no gradient needs it, and with it there is one tensor of [M, V] more
     chosen = logp_all.gather(-1, batch.targets[:, None])[:, 0]
     forward = None if anchor is None else batch.padded(forward_kl(logp_all, _log_softmax(anchor, temperature)))
     return Scores(batch.padded(chosen), batch.padded(entropies), forward)
@@ -107,7 +117,7 @@ def target_logp(head: Head, targets: Tensor, temperature: float) -> Tensor:
     """Return the log-probs of ``targets``, [M] float32, without a gradient."""
     with torch.no_grad():
         if in_chunks(*head):
-            return head_scores(*head, targets, temperature).logp
+            return head_scores(*head, targets, temperature, entropy=False).logp
         return _log_softmax(head, temperature).gather(-1, targets[:, None])[:, 0]
 
 

@@ -10,6 +10,7 @@ incoming one, and the logits of each chunk are computed again.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ class HeadScores:
     """Per-token values, [M] float32."""
 
     logp: Tensor  # log-prob of the target at the given temperature, <= 0
-    entropy: Tensor  # nats, of the distribution at temperature 1, in [0, ln V]
+    entropy: Tensor | None  # nats, of the distribution at temperature 1, in [0, ln V]
     forward: Tensor | None  # KL(anchor || policy) over the vocabulary at the given temperature, >= 0
 
 
@@ -36,16 +37,19 @@ def head_scores(
     temperature: float = 1.0,
     *,
     anchor: tuple[Tensor, Tensor] | None = None,
+    entropy: bool = True,
     entropy_grad: bool = False,
 ) -> HeadScores:
     """Return the :class:`HeadScores` of ``targets`` [M] under softmax(hidden weight^T / temperature).
 
-    ``anchor``: hidden states and head of the anchor, where the forward divergence is wanted; no gradient reaches them. The
-    entropy carries a gradient only where ``entropy_grad``.
+    ``anchor``: hidden states and head of the anchor, where the forward divergence is wanted; no gradient reaches them.
+    ``entropy``: whether the entropy is wanted; it carries a gradient only where ``entropy_grad``.
     """
     states, head = anchor or (None, None)
-    logp, entropy, forward = _Head.apply(hidden, weight, targets, temperature, states, head, entropy_grad)
-    return HeadScores(logp, entropy if entropy_grad else entropy.detach(), forward if anchor else None)
+    options = (temperature, states, head, entropy or entropy_grad, entropy_grad)
+    logp, entropies, forward = _Head.apply(hidden, weight, targets, *options)
+    entropies = entropies if entropy_grad else entropies.detach()
+    return HeadScores(logp, entropies if entropy or entropy_grad else None, forward if anchor else None)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor) -> bool:
@@ -74,6 +78,7 @@ class _Head(torch.autograd.Function):
         temperature: float,
         anchor_hidden: Tensor | None,
         anchor_weight: Tensor | None,
+        entropy: bool,
         entropy_grad: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         count = len(targets)
@@ -85,20 +90,20 @@ class _Head(torch.autograd.Function):
         for first in range(0, count, size):
             rows = slice(first, min(first + size, count))
             chunk = _Chunk(hidden, weight, targets, temperature, anchor_hidden, anchor_weight, rows)
-            values[:, rows] = chunk.values()
+            values[:, rows] = chunk.values(entropy)
             for which, slope in enumerate(slopes):
                 if slope is not None:
                     slope[rows] = _times(chunk.slope(which), weight)
         ctx.save_for_backward(hidden, weight, targets, anchor_hidden, anchor_weight, *slopes)
         ctx.temperature, ctx.wanted, ctx.frozen = temperature, wanted, frozen
-        logp, entropy, forward = values
-        return logp, entropy, forward
+        logp, entropies, forward = values
+        return logp, entropies, forward
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, anchor_hidden, anchor_weight, *slopes = ctx.saved_tensors
-        nothing = (None,) * 5
+        nothing = (None,) * 6
         if ctx.frozen:
             total = sum(g[:, None] * slope for g, slope in zip(gradients, slopes, strict=True) if slope is not None)
             return total.to(hidden.dtype), None, *nothing
@@ -138,17 +143,22 @@ class _Chunk:
         self.anchor: Tensor | None = None
         if anchor_hidden is not None and anchor_weight is not None:
             self.anchor = _normalised(_logits(anchor_hidden[rows], anchor_weight).div_(temperature))
-        self.entropies = torch.special.entr(self.logp.exp()).sum(-1).clamp_(max=math.log(len(weight)))
 
-    def values(self) -> Tensor:
-        """Return log-prob, entropy and divergence, [3, R]."""
+    @cached_property
+    def entropies(self) -> Tensor:
+        """Entropies of the rows, [R]."""
+        return torch.special.entr(self.logp.exp()).sum(-1).clamp_(max=math.log(self.logp.shape[-1]))
+
+    def values(self, entropy: bool) -> Tensor:
+        """Return log-prob, entropy (0 unless wanted) and divergence, [3, R]."""
         chosen = self.hot.gather(-1, self.targets)[:, 0].clamp(max=0.0)
+        entropies = self.entropies if entropy else torch.zeros_like(chosen)
         if self.anchor is None:
-            return torch.stack([chosen, self.entropies, torch.zeros_like(chosen)])
+            return torch.stack([chosen, entropies, torch.zeros_like(chosen)])
         weight = self.anchor.exp()
         # A word of probability 0 under the anchor counts 0.
         divergence = torch.where(weight > 0, weight * (self.anchor - self.hot), 0.0).sum(-1).clamp(min=0.0)
-        return torch.stack([chosen, self.entropies, divergence])
+        return torch.stack([chosen, entropies, divergence])
 
     def slope(self, which: int) -> Tensor:
         """Return the derivative of value ``which`` by the logits, [R, V], in memory of its own."""

@@ -57,8 +57,13 @@ def make_model(shape: "Model", vocabulary_size: int, seed: int) -> nn.Module:
         return Qwen2ForCausalLM(config).float()
 
 
+def device() -> torch.device:
+    """Return where models are trained and sampled from: the CUDA device where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def load_model(folder: Path) -> nn.Module:
-    """Return the model saved in ``folder``, in the dtype that it was saved in, in evaluation mode.
+    """Return the model saved in ``folder``, in the dtype that it was saved in, in evaluation mode, on the CPU.
 
     Where an adapter lies there, it is merged into the model that it belongs to.
     """

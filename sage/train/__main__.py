@@ -1,7 +1,8 @@
 """Train one method with one seed by reinforcement learning with verifiable rewards.
 
 In: the suite's file, the base model and the RL data set. Out: ``checkpoints/{method}/seed{seed}`` and the step log. A
-killed run that is started again goes on, and ends with the same bytes as one that was never killed.
+killed run that is started again goes on, and ends with the same bytes as one that was never killed. ``--profile`` says where
+the time goes, and trains nothing.
 """
 
 import argparse
@@ -15,12 +16,18 @@ def main() -> None:
     parser.add_argument("--config", required=True, help="the suite's file, e.g. workflow/config/demo.yaml")
     parser.add_argument("--method", required=True, help="one of the suite's methods, e.g. grpo_branch")
     parser.add_argument("--seed", required=True, type=int, help="one of the suite's training seeds")
+    parser.add_argument("--profile", action="store_true", help="write a trace and a table of three steps, no results")
     arguments = parser.parse_args()
     from sage.config import load_suite
 
     suite = load_suite(arguments.config)
     suite.objective(arguments.method)
     suite.check_seed(arguments.seed)
+    if arguments.profile:
+        from sage.train import profile
+
+        print(profile.main(suite, arguments.method, arguments.seed))
+        return
     from sage.train import rl
 
     rl.main(suite, arguments.method, arguments.seed)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One training run of (suite, method, seed)."""
+    """One training run of (suite, method, seed), with its unfinished work in ``work``, where it belongs unless told."""
 
-    def __init__(self, suite: "Suite", method: str, seed: int) -> None:
+    def __init__(self, suite: "Suite", method: str, seed: int, work: Path | None = None) -> None:
         self.suite, self.method, self.seed, self.started = suite, method, suite.check_seed(seed), time.time()
         self.config, self.objective = suite.rl, suite.objective(method)
         torch.set_num_threads(self.config.threads)
@@ -38,7 +38,7 @@ class Run:
         self.data = manifest.require(paths.processed(suite.name, self.config.dataset))
         self.final = paths.checkpoint(suite.name, method, seed)
         self.key = training_key(suite, method)
-        self.work = manifest.work_folder(self.final, self.key)
+        self.work = work or manifest.work_folder(self.final, self.key)
         self._load()
 
     def _load(self) -> None:
@@ -46,6 +46,7 @@ class Run:
         self.tokenizer, self.policy = models.load_tokenizer(folder), models.load_model(folder)
         root = seeds.root(self.suite.name, self.seed)
         self.adapter = adapters.add(self.policy, self.suite.adapter, root) if self.suite.adapter else None
+        self.policy.to(models.device())  # after the adapter, whose draws then are the same on every machine
         self.anchor = self._anchor()
         self.optimiser = optim.make_optimiser(self.policy.parameters(), self.config.optimiser)
         self.frozen = adapters.frozen_hash(self.policy) if self.adapter else ""
@@ -80,7 +81,7 @@ class Run:
         progress = bar(steps, label, initial=self.state.step, total=self.config.steps)
         with Watch(self.work, self.state.step, self.config.steps) as watch:
             for step in progress:
-                self._step(step)
+                self.step(step)
                 reward = self.state.log[-1]["reward"]
                 progress.set_postfix(reward=f"{reward:.3f}", refresh=False)
                 # Before the state: a run that goes on after this step never sees it again.
@@ -94,7 +95,8 @@ class Run:
                     watch.end(self.state.step)
             self._publish()
 
-    def _step(self, step: int) -> None:
+    def step(self, step: int) -> None:
+        """Make one step and log it."""
         clock = Clock("rollout", "grade", "anchor", "update")
         experience = self.collector.collect(step, clock)
         row = {"step": step, **_summary(experience), **self.updater.run(experience, step, clock)}

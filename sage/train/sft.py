@@ -31,6 +31,7 @@ def train(suite: "Suite") -> None:
     import torch
 
     from sage import manifest, paths, tasks
+    from sage.policy.model import device
     from sage.policy.tokens import encode_prompts, encode_targets, fitting
     from sage.train import optim
     from sage.train.key import training_key
@@ -51,6 +52,7 @@ def train(suite: "Suite") -> None:
     work = manifest.work_folder(final, key)
 
     tokenizer, model, adapter = _start(suite, task)
+    model.to(device())
     optimiser = optim.make_optimiser(model.parameters(), config.optimiser)
     state = load_state(work, model, optimiser)
     prompts = encode_prompts(tokenizer, [task.prompt(record) for record in records])
@@ -126,7 +128,7 @@ def _steps(suite: "Suite", model: Any, optimiser: Any, prompts: Any, targets: An
             first, epoch = first + len(batches), epoch + 1
             batches = batches_by_length(root, lengths, config.batch, epoch)
         rows = batches[step - first]
-        batch = collate([prompts[i] for i in rows], [targets[i] for i in rows])
+        batch = collate([prompts[i] for i in rows], [targets[i] for i in rows], model.device)
         loss = _loss(model, batch)
         where = f"sft step {step}"
         if not loss.isfinite():

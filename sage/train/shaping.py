@@ -50,7 +50,7 @@ class Shaper:
 def _uniform(keys: np.ndarray, mask: Tensor, which: int) -> Tensor:
     """Return uniforms, [B, C] float64; each token has two, ``which`` is 0 or 1."""
     positions = 2 * np.arange(mask.shape[1], dtype=np.uint64)[None, :] + np.uint64(which)
-    return torch.from_numpy(seeds.uniform(keys[:, None], positions))
+    return torch.from_numpy(seeds.uniform(keys[:, None], positions)).to(mask.device)
 
 
 def _normal(keys: np.ndarray, mask: Tensor) -> Tensor:

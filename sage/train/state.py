@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from sage import manifest
 
@@ -52,7 +53,7 @@ def load_state(work: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -
     """Return the state in ``work`` and load its tensors; a new one where there is none."""
     if not (work / FILE).is_file():
         return State()
-    content = torch.load(work / FILE, weights_only=True)
+    content = torch.load(work / FILE, weights_only=True, map_location="cpu")
     model.load_state_dict({**model.state_dict(), **content["model"]})
     optimiser.load_state_dict(content["optimiser"])
     state = State(**content["state"])
@@ -70,7 +71,7 @@ def write_table(path: Path, rows: list[dict[str, float]]) -> None:
 
 
 class Clock:
-    """Seconds per named phase of one step."""
+    """Seconds per named phase of one step; a profiler that runs sees the phases, too."""
 
     def __init__(self, *phases: str) -> None:
         self.started = time.perf_counter()
@@ -81,7 +82,10 @@ class Clock:
         """Add the time spent inside to ``name``."""
         started = time.perf_counter()
         try:
-            yield
+            with record_function(f"phase {name}"):
+                yield
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()  # what was only queued belongs to this phase
         finally:
             self.phases[name] += time.perf_counter() - started
 

@@ -100,9 +100,9 @@ class Updater:
         Raises :class:`sage.train.optim.NonFinite`, with the weights unchanged by the failing update.
         """
         statistics, norms, updates = Statistics(), [], self.config.updates
-        guides = self._guides_before(experience, step, clock) if self.shaper and updates > 1 else {}
-        if self.config.min_p > 0 and updates > 1:
-            experience = self._rescored(experience, clock)
+        guides: dict[int, Tensor] = {}
+        if updates > 1 and (self.shaper or self.config.min_p > 0):
+            experience, guides = self._before(experience, step, clock)
         size = len(experience.ids) // updates
         for update in range(updates):
             rows = range(update * size, (update + 1) * size)
@@ -125,7 +125,7 @@ class Updater:
         options = {"local_batch": self.config.local_batch, "max_tokens": self.config.max_new_tokens}
         weights = sequence_weights(self.objective.reducer, experience.lengths[rows[0] : rows[-1] + 1], **options)
         for chosen in self._cut(experience, rows):
-            batch = _collate(experience, chosen)
+            batch = self._collate(experience, chosen)
             with clock.phase("anchor"):
                 anchor = self._anchor(batch)
             with clock.phase("update"):
@@ -159,9 +159,9 @@ class Updater:
             mask=batch.mask,
             # With one update the policy is the one that sampled: its own log-probs make the ratio exactly 1.
             logp_old=scores.logp.detach() if self.config.updates == 1 else sampled,
-            advantages=experience.advantages[rows],
-            weights=weights,
-            kl_weights=weights * self._keeps_divergence(experience, rows),
+            advantages=experience.advantages[rows].to(batch.mask.device),
+            weights=weights.to(batch.mask.device),
+            kl_weights=(weights * self._keeps_divergence(experience, rows)).to(batch.mask.device),
             logp_anchor=batch.padded(anchor) if isinstance(anchor, Tensor) else None,
             guide=guide,
         )
@@ -183,30 +183,26 @@ class Updater:
             return None
         return self.shaper.guide(scores, batch.mask, experience.noise[rows], step)
 
-    def _guides_before(self, experience: Experience, step: int, clock: "Clock") -> dict[int, Tensor]:
-        """Return q_t of each sequence under the policy that sampled: guides stay fixed over an iteration's updates."""
-        found: dict[int, Tensor] = {}
-        with clock.phase("update"), torch.no_grad():
-            for rows in self._cut(experience, range(len(experience.ids))):
-                batch = _collate(experience, rows)
-                guide = self._guide(score(self.policy, batch, self.config.temperature), batch, experience, rows, step)
-                assert guide is not None
-                found |= {row: guide[i][batch.mask[i]] for i, row in enumerate(rows)}
-        return found
+    def _before(self, experience: Experience, step: int, clock: "Clock") -> tuple[Experience, dict[int, Tensor]]:
+        """Return what several updates need of the policy before the first of them, from one forward.
 
-    def _rescored(self, experience: Experience, clock: "Clock") -> Experience:
-        """Return the experience with the log-probs of the policy before its updates in the place of the engine's.
-
-        The engine's are of the distribution that min-p has cut: with them, the ratio would not begin at 1.
+        Guides stay fixed over an iteration's updates: q_t of each sequence. And where min-p has cut the distribution that
+        the engine sampled from, its log-probs would make a ratio that does not begin at 1: the policy's own take their place.
         """
+        guides: dict[int, Tensor] = {}
         completions = list(experience.completions)
         with clock.phase("update"), torch.no_grad():
             for rows in self._cut(experience, range(len(experience.ids))):
-                batch = _collate(experience, rows)
-                logp = score(self.policy, batch, self.config.temperature).logp
+                batch = self._collate(experience, rows)
+                scores = score(self.policy, batch, self.config.temperature)
+                guide = self._guide(scores, batch, experience, rows, step)
                 for i, row in enumerate(rows):
-                    completions[row] = replace(completions[row], logprobs=logp[i][batch.mask[i]].tolist())
-        return replace(experience, completions=completions)
+                    real = batch.mask[i]
+                    if guide is not None:
+                        guides[row] = guide[i][real]
+                    if self.config.min_p > 0:
+                        completions[row] = replace(completions[row], logprobs=scores.logp[i][real].tolist())
+        return replace(experience, completions=completions), guides
 
     def _anchor(self, batch: Batch) -> Tensor | Head | None:
         """Return the anchor's log-probs of the tokens, [M], or its head where its whole distributions are needed."""
@@ -218,14 +214,13 @@ class Updater:
             head if self.terms.estimator == "forward_kl" else target_logp(head, batch.targets, self.config.temperature)
         )
 
+    def _collate(self, experience: Experience, rows: list[int]) -> Batch:
+        completions = [experience.completions[row].tokens for row in rows]
+        return collate([experience.prompts[row] for row in rows], completions, self.policy.device)
+
     def _cut(self, experience: Experience, rows: Sequence[int]) -> list[list[int]]:
         totals = [len(experience.prompts[row]) + len(experience.completions[row].tokens) for row in rows]
         return [[rows[i] for i in batch] for batch in micro_batches(totals, self.config.micro_batch_tokens)]
-
-
-def _collate(experience: Experience, rows: list[int]) -> Batch:
-    completions = [experience.completions[row].tokens for row in rows]
-    return collate([experience.prompts[row] for row in rows], completions)
 
 
 def _pad(values: list[Tensor], batch: Batch) -> Tensor:

@@ -90,6 +90,14 @@ def test_gradients_are_those_of_finite_differences():
             assert float(numeric) == pytest.approx(float(exact[index]), rel=1e-2, abs=1e-3)
 
 
+def test_the_entropy_is_left_out_where_it_is_not_wanted():
+    hidden, weight, targets, anchor = case(4)
+    with_it, without = (head_scores(hidden, weight, targets, 0.7, anchor=anchor, entropy=e) for e in (True, False))
+    assert without.entropy is None
+    assert torch.equal(without.logp, with_it.logp)
+    assert torch.equal(without.forward, with_it.forward)
+
+
 def test_the_entropy_has_no_gradient_unless_asked_for():
     hidden, weight, targets, _ = case(4)
     scores = head_scores(hidden.requires_grad_(), weight, targets)

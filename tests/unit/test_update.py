@@ -82,7 +82,7 @@ def gradient(models, aims, run, dtype=torch.float64, data=None):
     updater = Updater(policy, anchor, make_optimiser(policy.parameters(), OPTIMISER), aims, GUIDES, run)
     data = data or experience(models[0])
     statistics = Statistics()
-    guides = updater._guides_before(data, 0, Clock("update")) if aims.guide and run.updates > 1 else {}
+    guides = updater._before(data, 0, Clock("update"))[1] if aims.guide and run.updates > 1 else {}
     updater.accumulate(data, range(16), 0, guides, statistics, Clock("anchor", "update"))
     return torch.cat([p.grad.flatten() for p in policy.parameters()]), statistics
 
@@ -220,7 +220,7 @@ def test_several_updates_use_the_guide_of_the_sampling_policy(models):
         policy, anchor, make_optimiser(policy.parameters(), OPTIMISER), objective(), GUIDES, rl(updates=2)
     )
     data = experience(models[0])
-    before = updater._guides_before(data, 0, Clock("update"))
+    _, before = updater._before(data, 0, Clock("update"))
     statistics = updater.run(data, 0, Clock("anchor", "update"))
     assert statistics["guide_max"] == pytest.approx(float(torch.cat(list(before.values())).max()))
     assert statistics["mismatch_max"] > 1e-4  # the second update is off policy
@@ -241,3 +241,26 @@ def test_what_is_not_finite_stops_the_run_and_changes_no_weight(models, where, m
     with pytest.raises(NonFinite, match=message):
         updater.run(data, 7, Clock("anchor", "update"))
     assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
+
+
+@pytest.mark.parametrize("guide", [None, "branch"])
+@pytest.mark.parametrize(("updates", "min_p", "forwards"), [(1, 0.1, 1), (2, 0.0, None), (2, 0.1, 2)])
+def test_no_forward_is_made_twice(models, guide, updates, min_p, forwards):
+    policy, anchor = (copy.deepcopy(model) for model in models)
+    tokens = {policy.model: 0, anchor.model: 0}
+
+    def count(module, arguments, options):
+        tokens[module] += int((options["input_ids"] != 0).sum())
+
+    for module in tokens:
+        module.register_forward_pre_hook(count, with_kwargs=True)
+    run = rl(updates=updates, min_p=min_p, micro_batch_tokens=60)
+    updater = Updater(
+        policy, anchor, make_optimiser(policy.parameters(), OPTIMISER), objective(guide=guide), GUIDES, run
+    )
+    data = experience(models[0])
+    updater.run(data, 0, Clock("anchor", "update"))
+    once = sum(len(p) + len(c.tokens) for p, c in zip(data.prompts, data.completions, strict=True))
+    # Two updates need a forward before them where the guide is fixed by it, or min-p has cut what was sampled from.
+    assert tokens[policy.model] == once * (forwards or (2 if guide else 1))
+    assert tokens[anchor.model] == once
