@@ -2,7 +2,9 @@
 
 In: the checkpoint of (method, seed), the base model, and the kept completions of every benchmark. Out:
 ``reports/{suite}/rollouts/{method}/seed{seed}``: ``index.js``, and for each problem a file ``parts/{benchmark}/{number}.js``,
-scripts that ``rollouts.html`` loads when they are asked for, because a page from the disk may not read other files.
+scripts that ``rollouts.html`` loads when they are asked for, because a page from the disk may not read other files. And
+``metrics/{method}/seed{seed}/entropy.csv``: over the tokens of the first completions of each problem, how many have an entropy
+in each bin, and the mean guide there.
 """
 
 import argparse
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sage.tasks import Record
 
 DIGITS = 4  # of log-probs, entropies and guides
+BIN = 0.05  # width of a bin of entropies, nats
 
 
 def main() -> None:
@@ -46,17 +49,22 @@ def annotate(suite: "Suite", method: str, seed: int) -> None:
 
     final, annotator = paths.rollouts(suite.name, method, seed), Annotator(suite, method, seed)
     work, index, inputs = manifest.fresh_work(paths.work(final)), dict[str, Any](), dict[str, str]()
+    signals = dict[str, list[dict[str, Any]]]()
     for cell in (Cell(suite, method, seed, benchmark) for benchmark in suite.benchmarks):
         inputs[cell.benchmark] = manifest.payload_hash(manifest.require(cell.samples))
         samples, rows = _samples(cell), list[dict[str, Any]]()
+        shown = signals[cell.benchmark] = []
         with Grader(cell.task) as grader:
             for record in bar(chosen(cell), f"{method} seed {seed}, {cell.benchmark}", unit="problem"):
                 mine = samples[record.id]
                 part = annotator.part(cell, record, mine, grader.grade([record] * len(mine), list(mine["text"])))
                 _write(work, cell, f"parts/{cell.benchmark}/{len(rows)}", part)
+                # The first completions, whatever their verdicts: those of rare verdicts would be too many among the others.
+                shown += [c for c in part["completions"] if c["sample"] < suite.rollouts.completions]
                 rows.append({"id": record.id, "n": part["n"], "verdicts": part["verdicts"]})
         index[cell.benchmark] = {"samples": inputs[cell.benchmark], "problems": rows}
     _write(work, cell, "index", index)
+    manifest.write_atomic(paths.entropies(suite.name, method, seed), entropies(signals))
     content = {"stage": "annotate", "suite": suite.name, "method": method, "seed": seed, "inputs": inputs}
     manifest.publish(work, final, ["parts", "index.js"], content, ["torch", "transformers"])
 
@@ -139,6 +147,23 @@ class Annotator:
         from sage import seeds
 
         return seeds.stream(self.root, "annotation", cell.benchmark, record.id, sample)
+
+
+def entropies(signals: dict[str, list[dict[str, Any]]]) -> str:
+    """Return ``entropy.csv``, of completions with their signals by benchmark: benchmark, entropy, tokens, guide.
+
+    ``entropy`` is the lower edge of a bin of ``BIN`` nats, ``guide`` the mean over its tokens, empty for a method without one.
+    """
+    import pandas as pd
+
+    tables = []
+    for benchmark, completions in signals.items():
+        columns = {name: [x for c in completions for x in c.get(name, [])] for name in ("entropy", "guide")}
+        table = pd.DataFrame({"entropy": columns["entropy"], "guide": columns["guide"] or float("nan")})
+        table["entropy"] = (table["entropy"] // BIN * BIN).round(DIGITS)
+        bins = table.groupby("entropy", as_index=False).agg(tokens=("entropy", "size"), guide=("guide", "mean"))
+        tables.append(bins.assign(benchmark=benchmark)[["benchmark", "entropy", "tokens", "guide"]])
+    return pd.concat(tables).to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}f")
 
 
 def first_of_each(verdicts: list[str], count: int) -> list[int]:

@@ -58,8 +58,8 @@ def plots(suite: "Suite") -> list[dict[str, Any]]:
         }
         for column, title in CURVES.items()
     ]
-    figures = [str(paths.report(suite.name) / "figures" / f"{name}.svg") for name in FIGURES]
-    return [*curves, *({figure: None} for figure in figures)]
+    figures = [paths.report(suite.name) / "figures" / f"{name}.svg" for name in FIGURES]
+    return [*curves, *({str(figure): None} for figure in figures if figure.is_file())]
 
 
 def report(suite: "Suite") -> dict[str, Any]:

@@ -43,6 +43,11 @@ def patterns(suite: "Suite") -> list[Path]:
     return [paths.patterns(suite.name, method, seed) for method in suite.methods for seed in suite.seeds]
 
 
+def entropies(suite: "Suite") -> list[Path]:
+    """Return the file of entropies of every method and seed."""
+    return [paths.entropies(suite.name, method, seed) for method in suite.methods for seed in suite.seeds]
+
+
 def training_logs(suite: "Suite") -> list[Path]:
     """Return the step log of every run of reinforcement learning."""
     return [paths.training_log(suite.name, method, seed) for method in trained(suite) for seed in suite.seeds]

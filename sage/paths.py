@@ -47,6 +47,11 @@ def patterns(suite: str, method: str, seed: int | str) -> Path:
     return metrics(suite, method, seed) / "patterns.json"
 
 
+def entropies(suite: str, method: str, seed: int | str) -> Path:
+    """File of the entropies, and of the guide at them, of the tokens of annotated completions."""
+    return metrics(suite, method, seed) / "entropy.csv"
+
+
 def training_log(suite: str, method: str, seed: int | str) -> Path:
     """The step log ``training.csv``; its side files replace the ending by ``.seconds.csv`` and ``.run.json``."""
     folder = DATA / suite / "metrics" / method

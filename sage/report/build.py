@@ -40,6 +40,8 @@ def build(suite: "Suite") -> Path:
 def redraw(suite: "Suite", name: str) -> Path:
     """Draw the figure ``name`` of the report again, and nothing else; return the path of its SVG."""
     results = read(suite)
+    if name not in figures.drawn(results):
+        raise UserError(f"--figure {name}: nothing to draw; its data, {figures.FIGURES[name].data}, is not there")
     drawn = figures.FIGURES[name].draw(results, claims.findings(results))
     return figures.save(drawn, paths.report(suite.name) / "figures" / name)[0]
 
@@ -75,7 +77,7 @@ def _csv(table: "pd.DataFrame") -> str:
 
 def _figures(folder: Path, results: Results, found: claims.Findings) -> list[Path]:
     written = []
-    for name, drawing in figures.FIGURES.items():
+    for name, drawing in figures.drawn(results).items():
         print(f"drawing {name}", flush=True)
         written += figures.save(drawing.draw(results, found), folder / "figures" / name)
     return written

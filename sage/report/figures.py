@@ -154,7 +154,7 @@ def claims_forest(_: Results, found: Findings) -> Figure:
     return figure
 
 
-def _panels(rows: int, columns: int, sharey: Literal["none", "col"] = "none") -> tuple[Figure, Any]:
+def _panels(rows: int, columns: int, sharey: Literal["none", "col", "row"] = "none") -> tuple[Figure, Any]:
     return plt.subplots(
         rows, columns, figsize=(4.2 * columns + 1, 3.1 * rows), sharex=True, sharey=sharey, squeeze=False
     )
@@ -290,13 +290,40 @@ def _shares(axis: Axes, rows: pd.DataFrame, methods: list[str]) -> None:
     axis.grid(False)
 
 
+def entropy(results: Results, _: Findings) -> Figure:
+    """Draw the distribution of the token entropy and, under it, the mean guide at it; a column a benchmark."""
+    suite, table = results.suite, results.entropies
+    guided = [name for name in suite.loaded_methods if suite.guide(name)]
+    table = table[table["method"].isin(["base", "grpo", *guided])]
+    keys = ["label", "seed", "benchmark"]
+    shares = table.assign(value=table["tokens"] / table.groupby(keys)["tokens"].transform("sum"))
+    figure, axes = _panels(2, len(suite.benchmarks), sharey="row")
+    for column, benchmark in zip(axes.T, suite.benchmarks, strict=True):
+        chosen = shares[shares["benchmark"] == benchmark]
+        _curves(column[0], results, chosen, band=False, x="entropy")
+        at_guide = chosen.assign(value=chosen["guide"]).dropna(subset="value")
+        _curves(column[1], results, at_guide, band=False, x="entropy")
+        for axis in column:
+            axis.axvline(suite.guides.branch.tau, color="black", ls=":", lw=2, label="tau of Branch")
+        column[0].set(title=benchmark, yscale="log")
+        column[1].set(xlabel="entropy of the next token [nats]")
+    axes[0][0].set_ylabel("share of tokens")
+    axes[1][0].set_ylabel("mean guide q")
+    _legend(figure, axes[0][0])
+    return figure
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: the function that draws it, its caption, and the files with its data, relative to the project's root."""
+    """A figure: the function that draws it, its caption, the files with its data, relative to the project's root.
+
+    ``where``: whether there is something to draw.
+    """
 
     draw: Callable[[Results, Findings], Figure]
     caption: str
     data: str
+    where: Callable[[Results], bool] = lambda _: True
 
 
 COUNTS, LOGS, TABLES = (
@@ -349,7 +376,20 @@ FIGURES: dict[str, Drawing] = {
         " seeds. The reward is the share of completions that are right under the rewarded grade.",
         LOGS,
     ),
+    "entropy": Drawing(
+        entropy,
+        "Entropy of the policy's distribution at each token of the completions that the rollout browser shows first, in bins"
+        " of 0.05 nats, and the mean guide q in each bin at the strengths of the last iteration. Where few tokens have an"
+        " entropy above tau, Branch does little. Means over seeds.",
+        "data/{suite}/metrics/*/seed*/entropy.csv",
+        where=lambda results: len(results.entropies) > 0,
+    ),
 }
+
+
+def drawn(results: Results) -> dict[str, Drawing]:
+    """Return the figures for which there is something to draw."""
+    return {name: drawing for name, drawing in FIGURES.items() if drawing.where(results)}
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -49,7 +49,7 @@ def render(results: Results, found: claims.Findings) -> str:
         problems=results.problems,
         figures=[
             {"name": name, "caption": drawing.caption, "data": drawing.data.format(suite=results.suite.name)}
-            for name, drawing in figures.FIGURES.items()
+            for name, drawing in figures.drawn(results).items()
         ],
         metrics=paths.DATA / results.suite.name / "metrics",
         command=f"python -m sage.report --config {results.suite.path}",

@@ -33,6 +33,7 @@ class Results:
     logs: pd.DataFrame  # the step logs of reinforcement learning: method, label, seed and the logs' columns
     runs: list[dict[str, Any]]  # training and sampling: stage, seconds, commit, packages
     patterns: list[dict[str, Any]]  # shares of completions with a pattern of reasoning, where they were looked for
+    entropies: pd.DataFrame  # method, label, seed, benchmark, entropy, tokens, guide; empty where nothing was annotated
     problems: list[str]  # one line for each file that is missing or broken
 
     @property
@@ -81,6 +82,7 @@ def read(suite: "Suite") -> Results:
         logs=pd.concat(logs, ignore_index=True) if logs else pd.DataFrame(columns=["method", "label", "seed", "step"]),
         runs=_runs(suite, problems),
         patterns=[p for p in (_load(path, problems) for path in grid.patterns(suite) if path.is_file()) if p],
+        entropies=_entropies(suite, problems),
         problems=problems,
     )
 
@@ -137,6 +139,23 @@ def _log(suite: "Suite", method: str, seed: int, problems: list[str]) -> pd.Data
         return None
     label = suite.loaded_methods[method].label
     return pd.DataFrame({"method": method, "label": label, "seed": seed}, index=log.index).join(log)
+
+
+def _entropies(suite: "Suite", problems: list[str]) -> pd.DataFrame:
+    columns = ["benchmark", "entropy", "tokens", "guide"]
+    tables = [pd.DataFrame(columns=["method", "label", "seed", *columns])]
+    for method, label in ((name, m.label) for name, m in suite.loaded_methods.items()):
+        for seed in suite.seeds:
+            path = paths.entropies(suite.name, method, seed)
+            if not path.is_file():
+                continue
+            try:
+                table = pd.read_csv(path)[columns]
+            except (OSError, ValueError, KeyError) as error:
+                problems.append(f"{path}: no table of entropies ({type(error).__name__}); make the rollouts again")
+            else:
+                tables.append(pd.DataFrame({"method": method, "label": label, "seed": seed}, table.index).join(table))
+    return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
 
 
 def _runs(suite: "Suite", problems: list[str]) -> list[dict[str, Any]]:

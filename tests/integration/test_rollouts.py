@@ -1,5 +1,6 @@
 """Annotated completions against the models they come from, and the rollout browser in a real browser."""
 
+import csv
 import json
 import math
 import shutil
@@ -96,6 +97,25 @@ def test_the_counts_are_those_of_the_metric_files(project):
         assert problem["verdicts"]["strict"] == found
         shown = [c["verdicts"]["strict"] for c in loaded(project, "base", f"parts/knights_n4/{number}")["completions"]]
         assert {verdict: shown.count(verdict) for verdict in found} == {v: min(n, 3) for v, n in found.items()}
+
+
+def test_the_entropies_are_those_of_the_first_completions(project):
+    table = list(csv.DictReader((project / "data/tiny/metrics/grpo_branch/seed1/entropy.csv").open()))
+    shown = [
+        completion
+        for number in range(2)
+        for completion in loaded(project, "grpo_branch", f"parts/knights_n4/{number}")["completions"]
+        if completion["sample"] < 3
+    ]
+    assert len(shown) == 6
+    values = [(h, q) for c in shown for h, q in zip(c["entropy"], c["guide"], strict=True)]
+    for row in table:
+        low = float(row["entropy"])
+        inside = [q for h, q in values if low <= h + 1e-9 < low + 0.05]
+        assert int(row["tokens"]) == len(inside)
+        assert float(row["guide"]) == pytest.approx(sum(inside) / len(inside), abs=1e-4)
+    assert sum(int(row["tokens"]) for row in table) == len(values)
+    assert (project / "reports/tiny/figures/entropy.svg").is_file()
 
 
 TRY = """

@@ -18,8 +18,9 @@ from sage import grid, paths
 from sage.config import Suite, load_suite
 from sage.errors import UserError
 from sage.evaluate.verify import SCHEMA
-from sage.report import figures, read, reported
+from sage.report import claims, figures, reported
 from sage.report.build import build, redraw
+from sage.report.read import read
 
 ROOT = Path(__file__).parents[2]
 N = 256
@@ -60,6 +61,7 @@ def write_metrics(root: Path, suite: Suite) -> None:
         (root / log).write_text("\n".join(["step,reward,entropy,kl,length,grad_norm,guide_mean", *rows, ""]))
 
 
+ENTROPY = figures.FIGURES["entropy"]
 QUICK = ("first_against_last", "claims")  # figures that are drawn where a test is not about figures
 
 
@@ -206,7 +208,7 @@ def test_a_hole_is_shown_and_never_filled(suite, capsys, how):
 def test_a_hole_is_seen_in_the_figures_and_in_the_findings(suite):
     for seed in suite.seeds:
         break_file(paths.metrics(suite.name, "grpo", seed) / "knights_n4.counts.json", "missing")
-    results = read.read(suite)
+    results = read(suite)
     assert results.missing("knights_n4", ["Base", "GRPO"]) == [f"GRPO: 0 of {len(suite.seeds)} seeds"]
     assert not results.missing("knights_n5", ["Base", "GRPO"])
     drawn = figures.pass_at_k(results, None)
@@ -335,6 +337,37 @@ def test_patterns_are_shown_where_they_were_looked_for(suite):
     assert f"| GRPO | {len(suite.seeds)} | 0.500 +- 0.000 | 0.250 +- 0.000 | 0.125 +- 0.000 |" in text
     assert "| Base | 0 | – | – | – |" in text
     assert "a role is supposed" in text
+
+
+def test_entropies_are_drawn_where_tokens_were_annotated(suite, monkeypatch):
+    monkeypatch.setitem(figures.FIGURES, "entropy", ENTROPY)
+    figure = paths.report(suite.name) / "figures/entropy.svg"
+    build(suite)
+    assert not figure.exists()
+    assert "figures/entropy.svg" not in (paths.report(suite.name) / "index.html").read_text()
+    with pytest.raises(UserError, match="--figure entropy: nothing to draw"):
+        redraw(suite, "entropy")
+    shares, guide = [0.5, 0.25, 0.25], [1.0, 1.0, 1.4]
+    for method in ("base", "grpo", "grpo_branch"):
+        for seed in suite.seeds:
+            rows = [
+                f"{b},{0.5 * i:.4f},{int(400 * share)},{q if method == 'grpo_branch' else ''}"
+                for b in suite.benchmarks
+                for i, (share, q) in enumerate(zip(shares, guide, strict=True))
+            ]
+            paths.entropies(suite.name, method, seed).write_text(
+                "\n".join(["benchmark,entropy,tokens,guide", *rows, ""])
+            )
+    results = read(suite)
+    drawn = figures.entropy(results, claims.findings(results))
+    top, bottom = drawn.axes[0], drawn.axes[len(suite.benchmarks)]
+    assert [line.get_label() for line in top.lines] == ["Base", "GRPO", "GRPO + Branch", "tau of Branch"]
+    assert [list(line.get_ydata()) for line in top.lines[:3]] == [shares] * 3
+    assert [line.get_label() for line in bottom.lines] == ["GRPO + Branch", "tau of Branch"]
+    assert list(bottom.lines[0].get_ydata()) == guide
+    assert bottom.lines[1].get_xdata()[0] == suite.guides.branch.tau
+    paths.entropies(suite.name, "grpo", 1).write_text("benchmark,entropy\n")
+    assert any("entropy.csv: no table of entropies" in line for line in read(suite).problems)
 
 
 def test_no_metric_file_at_all(suite):

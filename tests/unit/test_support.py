@@ -23,7 +23,7 @@ def results() -> Results:
         for (method, seed), correct in CORRECT.items()
     ]  # fmt: skip
     suite = SimpleNamespace(methods=["base", "grpo"], benchmarks=["b"])
-    return Results(suite, cells, pd.DataFrame(), pd.DataFrame(), runs=[], patterns=[], problems=[])
+    return Results(suite, cells, *[pd.DataFrame()] * 2, runs=[], patterns=[], entropies=pd.DataFrame(), problems=[])
 
 
 def states(table: pd.DataFrame, method: str, problem: str) -> list[str]:

@@ -4,6 +4,7 @@ rule render_report:
         counts=lambda wildcards: grid.counts(SUITES[wildcards.suite]),
         steps=lambda wildcards: grid.training_logs(SUITES[wildcards.suite]),
         patterns=lambda wildcards: [file for file in grid.patterns(SUITES[wildcards.suite]) if file.is_file()],
+        entropies=lambda wildcards: [file for file in grid.entropies(SUITES[wildcards.suite]) if file.is_file()],
         claims=paths.CLAIMS,
         reported=paths.REPORTED,
         code=sorted(file for file in Path("sage/report").rglob("*") if file.suffix in (".py", ".html", ".css", ".js")),

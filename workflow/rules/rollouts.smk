@@ -1,4 +1,4 @@
-# Not in `all`: the browser's parts are not in git, and a clone without payloads could not make them.
+# Not in `all`: the browser's parts are not in git, and a clone without payloads could not make them. The entropies are.
 
 
 rule annotate_rollouts:
@@ -12,7 +12,8 @@ rule annotate_rollouts:
         ],
         code="sage/annotate.py",
     output:
-        paths.rollouts("{suite}", "{method}", "{seed}") / MANIFEST,
+        annotated=paths.rollouts("{suite}", "{method}", "{seed}") / MANIFEST,
+        entropies=paths.entropies("{suite}", "{method}", "{seed}"),
     log:
         "logs/{suite}/rollouts/{method}/seed{seed}.log",
     conda:
