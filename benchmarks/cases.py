@@ -64,7 +64,8 @@ class Case:
 def laptop(small: bool = False, prompts: int = 16, ends: bool = False) -> Case:
     """Return the laptop suite's model with random weights, ``prompts`` puzzles, 16 completions each of 27 tokens.
 
-    With ``ends`` they have the suite's 96 tokens at most; with random weights, some 27 on average.
+    With ``ends`` they have the suite's 96 tokens at most; with random weights, some 27 on average. Unlike the suite's
+    runs, whose results are older than it, an update reads a prompt once.
     """
     suite = load_suite(CONFIG / "laptop.yaml")
     spec, task = suite.dataset("rl"), tasks.load("knights")
@@ -73,7 +74,7 @@ def laptop(small: bool = False, prompts: int = 16, ends: bool = False) -> Case:
     model = models.make_model(TINY if small else suite.model, len(tokenizer), seed=0).eval()
     longest = suite.rl.max_new_tokens if ends else 27
     case = Case(suite, model, tokenizer, records, 4 if small else longest, ends)
-    return case.with_rl(**{"prompts": 2, "group": 4} if small else {"prompts": prompts})
+    return case.with_rl(share_prompts=True, **{"prompts": 2, "group": 4} if small else {"prompts": prompts})
 
 
 def smollm2(small: bool = False) -> Case:

@@ -45,6 +45,7 @@ def results(small: bool = False) -> list[Result]:
     cases = [
         ("GRPO iteration, laptop model, 256 completions of up to 96 tokens", laptop(small, ends=True), rounds, ">= 3"),
         ("GRPO iteration, laptop model, 256 completions of exactly 27 tokens", laptop(small), rounds, ">= 3"),
+        ("the same, each completion read with its prompt", laptop(small).with_rl(share_prompts=False), rounds, None),
         ("GRPO iteration, SmolLM2-135M with LoRA, 8 x 64 tokens", smollm2(small), min(rounds, 4), ">= 1.5"),
     ]
     return [faster(name, pairs(case, n), target, NOTES.get(name, "")) for name, case, n, target in cases]

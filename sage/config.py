@@ -226,6 +226,7 @@ class Rl(Strict):
     max_new_tokens: Positive
     temperature: Rate
     min_p: Annotated[float, Field(ge=0, lt=1)] = later(0.0)
+    share_prompts: bool = later(False)  # whether an update reads a prompt once for all its completions in a micro-batch
     optimiser: Optimiser
     save_every: Positive
     keep_steps: list[int]

@@ -13,13 +13,23 @@ from sage.policy.head import head_scores, in_chunks
 
 
 @dataclass(frozen=True)
+class Prefix:
+    """P beginnings of sequences that a model reads once, however many sequences share them; padded on the right."""
+
+    ids: Tensor  # [P, S] token ids
+    lengths: Tensor  # [P]
+    owners: Tensor  # [B] which of them a sequence begins with
+
+
+@dataclass(frozen=True)
 class Batch:
-    """B sequences (prompt, then completion), padded on the right."""
+    """B sequences (prompt, then completion), padded on the right; without what stands in ``prefix``."""
 
     ids: Tensor  # [B, T] token ids
     rows: Tensor  # [M] flat positions in [B, T] whose hidden state predicts a completion token
     targets: Tensor  # [M] the tokens predicted
     mask: Tensor  # [B, C] which of the padded completion tokens are real; M of them
+    prefix: Prefix | None = None
 
     def padded(self, flat: Tensor) -> Tensor:
         """Return [M] values as [B, C], 0 outside the mask; differentiable."""
@@ -28,12 +38,19 @@ class Batch:
 
 
 def collate(
-    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], device: torch.device | None = None
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    device: torch.device | None = None,
+    share: bool = False,
 ) -> Batch:
     """Return the micro-batch of ``prompts[i] + completions[i]`` on ``device``, that of the model that is to read it.
 
-    An empty completion is a fully masked row.
+    An empty completion is a fully masked row. ``share``: equal prompts are read once, but for their last token, whose
+    hidden state predicts the first token of each completion.
     """
+    prefix = _prefix(prompts, device) if share and len(set(map(tuple, prompts))) < len(prompts) else None
+    if prefix:
+        prompts = [prompt[-1:] for prompt in prompts]
     lengths = torch.tensor([len(c) for c in completions])
     total, longest = (
         max(len(p) + len(c) for p, c in zip(prompts, completions, strict=True)),
@@ -47,16 +64,45 @@ def collate(
         rows.append(torch.arange(first, first + len(completion)))
         targets.append(torch.tensor(completion, dtype=torch.long))
     mask = torch.arange(longest)[None, :] < lengths[:, None]
-    return Batch(*(tensor.to(device) for tensor in (ids, torch.cat(rows), torch.cat(targets), mask)))
+    ids, mask = ids.to(device), mask.to(device)
+    return Batch(ids, torch.cat(rows).to(device), torch.cat(targets).to(device), mask, prefix)
+
+
+def _prefix(prompts: Sequence[Sequence[int]], device: torch.device | None) -> Prefix | None:
+    """Return all distinct prompts but for their last tokens; None where nothing is left of them."""
+    places = {tuple(prompt): i for i, prompt in enumerate(dict.fromkeys(map(tuple, prompts)))}
+    lengths = torch.tensor([len(prompt) - 1 for prompt in places])
+    if not lengths.any():
+        return None
+    ids = torch.zeros((len(places), int(lengths.max())), dtype=torch.long)
+    for prompt, i in places.items():
+        ids[i, : len(prompt) - 1] = torch.tensor(prompt[:-1])
+    owners = torch.tensor([places[tuple(prompt)] for prompt in prompts])
+    return Prefix(*(tensor.to(device) for tensor in (ids, lengths, owners)))
 
 
 def hidden_rows(model: Any, batch: Batch) -> Tensor:
     """Return the hidden states that predict completion tokens, [M, D].
 
-    Padding is on the right and attention is causal, so no real token sees it and no attention mask is needed.
+    Padding is on the right and attention is causal, so no real token sees it and no attention mask is needed, but for
+    that between a prefix and what follows it.
     """
-    hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
+    options = _after(model, batch.prefix, batch.ids) if batch.prefix else {"use_cache": False}
+    hidden = model.model(input_ids=batch.ids, **options).last_hidden_state
     return hidden.reshape(-1, hidden.shape[-1])[batch.rows]
+
+
+def _after(model: Any, prefix: Prefix, ids: Tensor) -> dict[str, Any]:
+    """Read ``prefix``; return what lets the model read ``ids`` [B, T] after it. Gradients flow through its keys and values."""
+    cache = model.model(input_ids=prefix.ids, use_cache=True).past_key_values
+    cache.batch_select_indices(prefix.owners)
+    lengths = prefix.lengths[prefix.owners, None]
+    real = torch.arange(prefix.ids.shape[1], device=ids.device) < lengths
+    return {
+        "past_key_values": cache,
+        "attention_mask": torch.cat([real, torch.ones_like(ids, dtype=torch.bool)], dim=1),
+        "position_ids": lengths + torch.arange(ids.shape[1], device=ids.device),
+    }
 
 
 def logprobs(logits: Tensor, targets: Tensor) -> Tensor:

@@ -216,7 +216,8 @@ class Updater:
 
     def _collate(self, experience: Experience, rows: list[int]) -> Batch:
         completions = [experience.completions[row].tokens for row in rows]
-        return collate([experience.prompts[row] for row in rows], completions, self.policy.device)
+        prompts = [experience.prompts[row] for row in rows]
+        return collate(prompts, completions, self.policy.device, self.config.share_prompts)
 
     def _cut(self, experience: Experience, rows: Sequence[int]) -> list[list[int]]:
         totals = [len(experience.prompts[row]) + len(experience.completions[row].tokens) for row in rows]

@@ -128,6 +128,28 @@ def test_packed_input_gives_the_gradient_of_padded_input(models, aims, monkeypat
     torch.testing.assert_close(packed, padded, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("aims", METHODS, ids=lambda o: f"{o.reducer}-{o.kl.estimator if o.kl else None}-{o.guide}")
+@pytest.mark.parametrize("budget", [10**6, 60])
+def test_prompts_read_once_give_the_gradient_of_prompts_read_with_each_completion(models, aims, budget, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
+    apart, _ = gradient(models, aims, rl())
+    once, _ = gradient(models, aims, rl(share_prompts=True, micro_batch_tokens=budget))
+    assert not torch.equal(once, apart)
+    torch.testing.assert_close(once, apart, rtol=1e-6, atol=1e-9)  # rotary positions are float32 in the models
+
+
+def test_equal_prompts_are_read_once():
+    prompts = [[1, 5, 6, 7], [1, 8], [1, 5, 6, 7], [1, 5, 6, 7], [1, 8]]
+    batch = collate(prompts, [[9], [10, 2], [], [11, 12, 2], [13]], share=True)
+    assert batch.prefix.ids.tolist() == [[1, 5, 6], [1, 0, 0]]
+    assert batch.prefix.lengths.tolist() == [3, 1]
+    assert batch.prefix.owners.tolist() == [0, 1, 0, 0, 1]
+    assert batch.ids.tolist() == [[7, 9, 0, 0], [8, 10, 2, 0], [7, 0, 0, 0], [7, 11, 12, 2], [8, 13, 0, 0]]
+    assert batch.ids.flatten()[batch.rows].tolist() == [7, 8, 10, 7, 11, 12, 8]
+    assert collate([[1, 5], [1, 6]], [[9], [9]], share=True).prefix is None  # nothing is shared
+    assert collate([[1], [1]], [[9], [9]], share=True).prefix is None  # nothing but the last token
+
+
 def test_the_number_of_micro_batches():
     lengths = [3, 9, 5, 9, 4, 1]
     assert micro_batches(lengths, 10**6) == [[1, 3, 2, 4, 0, 5]]
