@@ -5,7 +5,6 @@ unsloth/OpenMathReasoning-mini (a selection from arXiv 2504.16891). Rows with an
 """
 
 import re
-from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,7 +15,7 @@ from sage.tasks._math import benchmark, training
 from sage.tasks._math.benchmark import WORKED, WORKING, prompt
 from sage.tasks._math.region import CLOSE, OPEN
 
-__all__ = ["Spec", "build", "fitting", "prompt", "read", "target"]
+__all__ = ["Spec", "build", "prompt", "read", "target"]
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
@@ -56,8 +55,3 @@ def target(record: Record) -> str:
     A template whose generation prompt ends with the tag that opens the working has said that tag already.
     """
     return f"{WORKING}{record.extra['working']}{WORKED}{OPEN}{record.answer}{CLOSE}"
-
-
-def fitting(records: Iterable[Record], context: int, length: Callable[[Record], int]) -> list[Record]:
-    """Return the records of at most half the context; ``length``: tokens of a record's prompt and target, templated."""
-    return [record for record in records if length(record) <= context // 2]

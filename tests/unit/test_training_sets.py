@@ -85,14 +85,6 @@ def test_open_math_keeps_numbers_and_every_solution():
     assert open_math.target(records[0]).startswith("<start_working_out>five\u2028halves\n\nSo 2.5.<end_working_out>")
 
 
-def test_what_is_longer_than_half_the_context_is_left_out():
-    records = read("open_math")
-    lengths = dict(zip((record.id for record in records), (50, 51, 49), strict=True))
-    kept = open_math.fitting(records, 100, lambda record: lengths[record.id])
-    assert kept == [records[0], records[2]]
-    assert open_math.fitting(records, 101, lambda record: 51) == []
-
-
 def test_records_survive_their_file():
     records = read("open_math")
     write_records(Path("records.jsonl"), records)
