@@ -1,15 +1,18 @@
 """Prompts and targets: the project's template and a model's own, one BOS, and prompts that are too long."""
 
 import types
+from pathlib import Path
 
 import pytest
 from byte_model import CHAT, tokenizer
 from tokenizers import processors
 
+from sage.config import load_suite
 from sage.errors import UserError
 from sage.policy.template import ANSWER, PROJECT, SYSTEM, WORKING
 from sage.policy.tokens import encode_prompts, encode_targets, fitting
 from sage.tasks._math.region import last_tagged
+from sage.train.sft import _short_enough
 
 PROBLEM = "What is 2 + 3?\nSay it in a word: é."
 
@@ -84,3 +87,15 @@ def test_a_prompt_that_is_too_long_is_an_error_or_is_counted(capsys):
     assert fitting(prompts, None, "rl", skip=False) == [0, 1, 2]
     with pytest.raises(UserError, match="3 of 3 prompts"):  # nothing would be left
         fitting([[1] * 4] * 3, model("skip"), "rl", skip=True)
+
+
+def test_fine_tuning_leaves_out_what_is_longer_than_it_allows(capsys, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    sft = load_suite("workflow/config/qwen2.5-math-7b.yaml").sft
+    assert sft.max_tokens == 8192 // 2  # half of the context
+    prompts, targets = [[1] * 96, [1] * 96, [1]], [[2] * 4000, [2] * 4001, [2]]
+    kept = _short_enough(sft, prompts, targets)
+    assert [len(p) + len(t) for p, t in zip(*kept, strict=True)] == [4096, 2]
+    assert "sft: 1 of 3 rows are too long and left out" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"sft.max_tokens: every row of sft has more than 4096"):
+        _short_enough(sft, prompts[1:2], targets[1:2])
