@@ -17,7 +17,7 @@ from sage.policy.head import head_scores
 QWEN = (4096, 896, 151_936)  # tokens, hidden size, vocabulary
 SMALL = (64, 16, 4096)
 TRAINED = {
-    "memory": "The gradient of the head itself, 519 MB, is in it on both sides; what comes on top is the chunks', as above.",
+    "memory": "The gradient of the head itself, 519 MB, is in it on both sides.",
     "time": "The gradient of a trained head needs that of the loss, which is not there yet when the logits are: they are"
     " computed a second time, four large products in the place of three. That is the price of the memory.",
 }

@@ -12,9 +12,9 @@ from benchmarks.compare import Result, alone
 PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 
 PLAN = (
-    "The largest part of it is the update's elementwise work (SwiGLU, norms, rotary positions) on prompts that the"
-    " completions of a group share: 24 of 51 tokens of each sequence. Reading a prompt once a group would take that away,"
-    " and as much of the products; it would also sum in another order, and so change the results that are there."
+    "The largest part of it is the update's elementwise work (SwiGLU, norms, rotary positions, AdamW). `rl.share_prompts`"
+    " took away what of it was spent on prompts that the completions of a group share, 24 of 51 tokens of each sequence;"
+    " next would be kernels that do several of these steps in one pass (torch.compile with a C++ compiler at hand)."
 )
 
 

@@ -10,8 +10,9 @@ from benchmarks.cases import Ours, scratch, smollm2, trl_trainer, trl_update
 from benchmarks.compare import Result, faster, in_turn, peak, share
 
 NOTES = {
-    "update, peak memory": "What both keep is mostly the layers' activations, and TRL's head works in chunks, too; only"
-    " smaller micro-batches (the suite's `micro_batch_tokens`) or recomputed layers, which ours has not, take less."
+    "update, peak memory": "What both keep is mostly the layers' activations, and TRL's head works in chunks, too; ours"
+    " reads a prompt once a group. Smaller micro-batches (`micro_batch_tokens`) take less, as would recomputed layers, which"
+    " ours has not."
 }
 
 
