@@ -30,12 +30,15 @@ from sage.strict import Strict, read_yaml, validate
 
 
 class Claim(Strict):
-    """``method`` against ``against`` at pass@``k`` of the grade ``metric``, and what is claimed of the difference."""
+    """``method`` against ``against`` at pass@``k``, and what is claimed of the difference.
+
+    ``metric``: the grade; the one that the suite rewards where it is empty.
+    """
 
     text: str
     method: str
     against: str
-    metric: str
+    metric: str = ""
     k: Annotated[int, Field(ge=1)]
     expect: Literal["higher", "lower", "equal"]
 
@@ -98,7 +101,9 @@ def findings(results: Results) -> Findings:
     suite, content = results.suite, load_claims()
     methods, ks = set(suite.methods), suite.evaluate.ks
     possible = [c for c in content.claims if {c.method, c.against} <= methods and c.k in ks]
-    found = [_finding(results, claim, content.size) for claim in possible]
+    rewarded = results.cells[0]["primary"]
+    named = [claim.model_copy(update={"metric": claim.metric or rewarded}) for claim in possible]
+    found = [_finding(results, claim, content.size) for claim in named]
     adjusted = holm([finding.p for finding in found])
     return Findings([replace(finding, p=p) for finding, p in zip(found, adjusted, strict=True)], content.size)
 

@@ -339,6 +339,18 @@ def test_patterns_are_shown_where_they_were_looked_for(suite):
     assert "a role is supposed" in text
 
 
+def test_claims_are_about_the_grade_that_is_rewarded(suite):
+    for path in grid.counts(suite):
+        content = json.loads(path.read_text())
+        content |= {"primary": "answer", "grades": ["answer"], "curve": {"answer": content["curve"]["answer"]}}
+        path.write_text(json.dumps(content))
+    rows = claims.findings(read(suite)).rows
+    assert rows
+    for finding in rows:
+        assert finding.claim.metric == "answer"
+        assert finding.difference.n == len(suite.seeds)
+
+
 def test_entropies_are_drawn_where_tokens_were_annotated(suite, monkeypatch):
     monkeypatch.setitem(figures.FIGURES, "entropy", ENTROPY)
     figure = paths.report(suite.name) / "figures/entropy.svg"
