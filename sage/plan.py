@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2}
 GIB = 2**30
+DEVICE = 80 * 10**9  # bytes of the GPU that the paper's suites are planned for
 #: Text and token ids of a completion's token in a compressed table: about 4 bytes of text, and 2 of an id.
 SAMPLE_BYTES = 6
 Row = tuple[str, str]
@@ -179,6 +180,8 @@ def memory(suite: "Suite") -> list[Row]:
     - logits: completion tokens of a micro-batch x V, 4 bytes, but no more at once than a chunk of :mod:`sage.policy.head`;
       four times (logits, log-softmax, its gradient, entropy);
     - keys and values while sampling: sequences x (prompt + completion tokens) x 2 L K d values.
+
+    vLLM has weights and a cache of its own, while it samples; the trainer's activations and logits are there in updates only.
     """
     from sage.policy.head import CHUNK_BYTES
 
@@ -188,14 +191,32 @@ def memory(suite: "Suite") -> list[Row]:
     head = of.hidden_size // of.heads
     kept = 10 * of.hidden_size + 2 * (of.heads + 2 * of.kv_heads) * head + 4 * of.intermediate_size
     rows = min(rl.micro_batch_tokens, rl.prompts * rl.group * rl.max_new_tokens)
-    parts = {
+    always = {
         "weights": copies * parameters(of) * size,
         "trained weights, gradients, moments": trained(suite) * ((4 if suite.content.adapter else 0) + 4 + 2 * moments),
+    }
+    update = {
         "activations of a micro-batch": rl.micro_batch_tokens * of.layers * kept * size,
         "logits of a micro-batch": 4 * min(rows * of.vocabulary * 4, CHUNK_BYTES),
-        "keys and values": cache(suite, rl.prompts * rl.group, rl.max_new_tokens),
     }
-    return [*_sized(parts), ("parameters", f"{parameters(of):,}"), ("of which are trained", f"{trained(suite):,}")]
+    counted = [("parameters", f"{parameters(of):,}"), ("of which are trained", f"{trained(suite):,}")]
+    if suite.rollout.engine == "transformers":
+        parts = {**always, **update, "keys and values": cache(suite, rl.prompts * rl.group, rl.max_new_tokens)}
+        return [*_sized(parts), *counted]
+    engine = _vllm(suite)
+    phases = {
+        "together, in an update": sum(always.values()) + sum(update.values()),
+        "together, while vLLM samples": sum(always.values()) + sum(engine.values()),
+    }
+    rows_of = [(name, _bytes(part)) for name, part in {**always, **update, **engine, **phases}.items()]
+    return [*rows_of, ("the larger, of a device of 80 GB", f"{max(phases.values()) / DEVICE:.0%}"), *counted]
+
+
+def _vllm(suite: "Suite") -> dict[str, int]:
+    """Return what one of the devices over which vLLM is cut holds of it."""
+    rollout = suite.rollout
+    weights = parameters(shape(suite)) * width_of_weights(suite) // rollout.devices
+    return {"vLLM: weights": weights, "vLLM: keys and values": int(rollout.cache_gib * GIB)}
 
 
 def cache(suite: "Suite", count: int, new: int) -> int:
@@ -209,7 +230,9 @@ def cache(suite: "Suite", count: int, new: int) -> int:
 
 
 def sampling_memory(suite: "Suite") -> list[Row]:
-    """Return the parts of one sampling process: weights, and keys and values of a batch; an adapter is merged."""
+    """Return the parts of one sampling process: weights, and keys and values of a batch, or vLLM's cache of them."""
+    if suite.rollout.engine == "vllm":
+        return _sized(_vllm(suite))
     parts = {
         "weights": parameters(shape(suite)) * width_of_weights(suite),
         "keys and values": cache(suite, suite.sample.batch, suite.sample.max_new_tokens),

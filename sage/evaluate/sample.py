@@ -6,6 +6,7 @@ neither batch size nor shards nor workers nor jobs matter.
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import shutil
@@ -21,6 +22,8 @@ from sage.evaluate.cell import Cell, parse
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sage.rollout import Engine
+    from sage.rollout.vllm import Settings
     from sage.tasks import Record
 
 FILE = "samples.parquet"
@@ -49,7 +52,7 @@ def sample(cell: Cell, part: int | None = None) -> None:
         raise UserError(f"--part: {part} is not between 0 and sample.jobs - 1 ({config.jobs - 1}) of {suite.path}")
     checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
     weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
-    if suite.adapter:  # the checkpoint is an adapter, and is merged into the base model
+    if suite.adapter:  # the checkpoint is an adapter, and belongs to the base model
         manifest.require(paths.checkpoint(suite.name, "base", cell.seed))
     records, problems = cell.problems()
     key = " ".join((suite.stage_key("sample"), weights, problems))
@@ -61,7 +64,13 @@ def sample(cell: Cell, part: int | None = None) -> None:
     if part is None:
         _merge([job[3] for job in parts], work / FILE, [record.id for record in records], config.n)
         manifest.write_run(cell.samples / "run.json", started)
-        manifest.publish(work, cell.samples, [FILE], _manifest(cell, key, weights, problems), ["torch", "transformers"])
+        about, packages = _manifest(cell, key, weights, problems), ["torch", "transformers"]
+        if suite.rollout.engine == "vllm":
+            from sage.rollout.vllm import installed
+
+            about |= {"engine_options": _settings(cell, checkpoint / "model").options()}
+            packages.append(installed())
+        manifest.publish(work, cell.samples, [FILE], about, packages)
         shutil.rmtree(paths.work(cell.samples))
 
 
@@ -94,12 +103,11 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     from sage.policy import model as models
     from sage.policy.tokens import encode_prompts, ending, fitting
     from sage.rollout import Sampling
-    from sage.rollout.transformers import TransformersEngine
 
     config, root = cell.suite.sample, seeds.root(cell.suite.name, cell.seed)
     torch.set_num_threads(config.threads)
     tokenizer = models.load_tokenizer(model)
-    engine = TransformersEngine(models.load_model(model).to(models.device()), batch_size=config.batch)
+    engine = _engine(cell, model)
     stream = ("evaluation", cell.benchmark)
     keys = [[seeds.stream(root, *stream, record.id, i) for i in range(config.n)] for record in records]
     stop = (tokenizer.eos_token_id,)
@@ -119,6 +127,37 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     table.to_parquet(temporary, index=False)
     temporary.replace(target)
     return len(records)
+
+
+def _engine(cell: Cell, model: Path) -> "Engine":
+    """Return the suite's engine on the model, or the adapter, in ``model``."""
+    from sage.policy import model as models
+    from sage.rollout.transformers import TransformersEngine
+
+    if cell.suite.rollout.engine == "vllm":
+        return _vllm(_settings(cell, model), model)
+    return TransformersEngine(models.load_model(model).to(models.device()), batch_size=cell.suite.sample.batch)
+
+
+@functools.cache
+def _vllm(settings: "Settings", model: Path) -> "Engine":
+    """Return vLLM on ``model``, started once in a process; an adapter is served beside the model that it belongs to."""
+    from sage.rollout.vllm import VllmEngine
+
+    engine = VllmEngine(settings)
+    if settings.rank:
+        engine.load_adapter(model)
+    return engine
+
+
+def _settings(cell: Cell, model: Path) -> "Settings":
+    from sage.policy.adapter import base_of
+    from sage.rollout.vllm import Settings
+
+    config, rollout, base = cell.suite.sample, cell.suite.rollout, base_of(model)
+    rank = cell.suite.adapter.r if base else None
+    cache = int(rollout.cache_gib * 2**30)
+    return Settings(base or model, config.batch, cache, rank, rollout.devices, config.threads)
 
 
 def _table(records: list["Record"], keys: Any, groups: Any, tokenizer: Any) -> "pd.DataFrame":
@@ -165,7 +204,7 @@ def _manifest(cell: Cell, key: str, weights: str, problems: str) -> dict[str, An
         "n": config.n,
         "temperature": config.temperature,
         "top_p": config.top_p,
-        "engine": "transformers",
+        "engine": cell.suite.rollout.engine,
     }
 
 

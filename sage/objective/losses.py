@@ -8,6 +8,8 @@ from torch import Tensor
 from sage.objective.divergences import DIFFERENTIATED, k1_reward, log_ratio_to_anchor
 from sage.objective.numerics import bounded_exp, count_bound, masked
 
+WEIGHT_CAP = 2.0  # of importance weights
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -20,6 +22,7 @@ class Tokens:
     kl_weights: Tensor  # [B], of the divergence: the same, or 0 for sequences that are to have none
     logp_anchor: Tensor | None = None
     guide: Tensor | None = None
+    correction: Tensor | None = None  # importance weights of the policy term, from truncated_weights
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def token_loss(
         else:
             value = DIFFERENTIATED[terms.estimator](delta)
     losses, clipped = surrogate(logp, tokens.logp_old, advantages, mask, terms)
+    if tokens.correction is not None:
+        losses = losses * masked(tokens.correction.detach(), mask)
     policy, distance = reduced(losses, mask, tokens.weights), reduced(value, mask, tokens.kl_weights)
     total = policy + terms.beta * distance if value.requires_grad else policy
     if terms.entropy_bonus:
@@ -91,6 +96,17 @@ def surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, mask: Tensor, 
     clipped = ratio.clamp(1.0 - terms.clip_low, 1.0 + terms.clip_high)
     loss = -torch.minimum(ratio * advantages, clipped * advantages)
     return loss, (clipped * advantages < ratio * advantages) & mask
+
+
+def truncated_weights(logp_old: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
+    """Return min(pi_old / mu, 2) per token, [B, C], for log-probs of the trainer's pi_old and of the engine's mu.
+
+    A token whose log-prob the engine does not know (NaN) has weight 1, as has what is masked. Source: truncated importance
+    sampling (Yao et al., "Your efficient RL framework secretly brings you off-policy RL training", 2025), there with a cap
+    of 2, too; mu may also be the policy's distribution cut by min-p, whose weight is the mass that was kept.
+    """
+    difference = masked((logp_old - sampled).detach(), mask & sampled.isfinite())
+    return bounded_exp(difference).clamp(max=WEIGHT_CAP)
 
 
 def reduced(values: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

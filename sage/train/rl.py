@@ -20,6 +20,7 @@ from sage.train import optim
 from sage.train.experience import Collector, Experience, Problems
 from sage.train.key import training_key
 from sage.train.state import Clock, load_state, save_state, write_table
+from sage.train.sync import Sync
 from sage.train.update import Updater
 from sage.train.watch import Watch
 
@@ -58,7 +59,7 @@ class Run:
         rows = fitting(prompts, self.suite.pretrained, str(dataset), skip=True)
         self.skipped = len(records) - len(rows)
         problems = Problems(Grader(task), [records[row] for row in rows], [prompts[row] for row in rows])
-        self.engine = TransformersEngine(self.policy)
+        self.engine, self.sync = self._engine(folder, problems)
         sampling = Sampling(
             self.config.max_new_tokens,
             (self.tokenizer.eos_token_id,),
@@ -67,7 +68,20 @@ class Run:
             ending=ending(self.tokenizer, self.suite.pretrained),
         )
         self.collector = Collector(self.engine, self.tokenizer, problems, self.config, self.objective, sampling, root)
-        self.updater = Updater(self.policy, self.anchor, self.optimiser, self.objective, self.suite.guides, self.config)
+        parts = (self.policy, self.anchor, self.optimiser, self.objective)
+        self.updater = Updater(*parts, self.suite.guides, self.config, self.suite.rollout)
+
+    def _engine(self, folder: Path, problems: Problems) -> tuple[Any, Sync | None]:
+        """Return the engine, and what hands it the policy's weights where it does not read them by itself."""
+        rollout, lora = self.suite.rollout, self.suite.adapter
+        if rollout.engine == "transformers":
+            return TransformersEngine(self.policy), None
+        from sage.rollout.vllm import Settings, VllmEngine
+
+        sequences, cache = self.config.prompts * self.config.group, int(rollout.cache_gib * 2**30)
+        rank = lora.r if lora else None
+        engine = VllmEngine(Settings(folder, sequences, cache, rank, rollout.devices, self.config.threads, sleeps=True))
+        return engine, Sync(engine, self.policy, self.adapter, problems.prompts, rollout.tolerance)
 
     def _anchor(self) -> Any:
         """Return the model after SFT, which nothing ever changes; a method without a divergence needs none."""
@@ -97,9 +111,15 @@ class Run:
 
     def step(self, step: int) -> None:
         """Make one step and log it."""
-        clock = Clock("rollout", "grade", "anchor", "update")
+        clock = Clock(*(["sync"] if self.sync else []), "rollout", "grade", "anchor", "update")
+        probed = {}
+        if self.sync:
+            with clock.phase("sync"):
+                probed = {"probe": self.sync.run(step)}
         experience = self.collector.collect(step, clock)
-        row = {"step": step, **_summary(experience), **self.updater.run(experience, step, clock)}
+        if self.sync:
+            self.engine.sleep()
+        row = {"step": step, **_summary(experience), **probed, **self.updater.run(experience, step, clock)}
         self.state.log.append(row)
         self.state.seconds.append(clock.row(step))
         self.state.step += 1
@@ -127,8 +147,15 @@ class Run:
             self.final,
             ["model", *kept],
             self._manifest(log),
-            ["torch", "transformers", "tokenizers", *(["peft"] if self.adapter else [])],
+            ["torch", "transformers", "tokenizers", *(["peft"] if self.adapter else []), *self._engine_package()],
         )
+
+    def _engine_package(self) -> list[str]:
+        if not self.sync:
+            return []
+        from sage.rollout.vllm import installed
+
+        return [installed()]
 
     def _manifest(self, log: Path) -> dict[str, Any]:
         kl = self.objective.kl
@@ -144,6 +171,7 @@ class Run:
             "kl": kl.model_dump() if kl else None,
             "guide": self.objective.guide,
             "engine": self.engine.name,
+            **({"engine_options": self.engine.options} if self.sync else {}),
             "log": manifest.sha256(log),
             **self._of_a_pretrained_model(),
         }

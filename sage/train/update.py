@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sage.objective.losses import Loss, Terms, Tokens, token_loss
+from sage.objective.losses import WEIGHT_CAP, Loss, Terms, Tokens, token_loss, truncated_weights
+from sage.objective.numerics import bounded_exp
 from sage.objective.reducers import sequence_weights
 from sage.policy.forward import Batch, Head, Scores, collate, head_of, score, target_logp
 from sage.train import optim
@@ -19,7 +20,7 @@ from sage.train.experience import Experience
 from sage.train.shaping import Shaper
 
 if TYPE_CHECKING:
-    from sage.config import Guides, Objective, Rl
+    from sage.config import Guides, Objective, Rl, Rollout
     from sage.train.state import Clock
 
 
@@ -36,6 +37,9 @@ def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         else:
             batches.append([i])
     return batches
+
+
+QUANTILES = (0, 0.01, 0.5, 0.99, 1)
 
 
 @dataclass
@@ -73,6 +77,17 @@ class Statistics:
             "bounded": self.sums["bound"],
             "mismatch_median": float(mismatch.median()),
             "mismatch_max": float(mismatch.max()),
+            **(self._of_another_engine() if "log_weight" in self.tokens else {}),
+        }
+
+    def _of_another_engine(self) -> dict[str, float]:
+        """Return quantiles of log(pi_old / mu) and of the importance weight, before it is truncated."""
+        difference = self.all("log_weight").float()
+        weight = bounded_exp(difference)
+        return {
+            **{f"log_weight_q{q:g}": float(difference.quantile(q)) for q in QUANTILES},
+            **{f"weight_q{q:g}": float(weight.quantile(q)) for q in QUANTILES},
+            "truncated_weights": float((weight > WEIGHT_CAP).float().mean()),
         }
 
 
@@ -80,10 +95,20 @@ class Updater:
     """Holds what an update needs: policy, anchor, optimiser and the objective's configuration."""
 
     def __init__(
-        self, policy: Any, anchor: Any, optimiser: Any, objective: "Objective", guides: "Guides", config: "Rl"
+        self,
+        policy: Any,
+        anchor: Any,
+        optimiser: Any,
+        objective: "Objective",
+        guides: "Guides",
+        config: "Rl",
+        rollout: "Rollout | None" = None,
     ) -> None:
         self.policy, self.anchor, self.optimiser = policy, anchor, optimiser
         self.objective, self.config = objective, config
+        #: Whether another program sampled, and whether its distribution is corrected.
+        self.foreign = rollout is not None and rollout.engine != "transformers"
+        self.corrects = rollout is not None and rollout.correction == "tis"
         self.shaper = Shaper(objective.guide, guides, config.steps) if objective.guide else None
         kl = objective.kl
         self.terms = Terms(
@@ -101,7 +126,7 @@ class Updater:
         """
         statistics, norms, updates = Statistics(), [], self.config.updates
         guides: dict[int, Tensor] = {}
-        if updates > 1 and (self.shaper or self.config.min_p > 0):
+        if updates > 1 and (self.shaper or self._needs_its_own()):
             experience, guides = self._before(experience, step, clock)
         size = len(experience.ids) // updates
         for update in range(updates):
@@ -111,6 +136,10 @@ class Updater:
             with clock.phase("update"):
                 norms.append(optim.apply_update(self.optimiser, self.config.optimiser, lr, f"step {step}"))
         return {**statistics.summary(), "grad_norm": max(norms), "lr": lr}
+
+    def _needs_its_own(self) -> bool:
+        """Return whether the engine's log-probs would make a ratio that does not begin at 1."""
+        return self.config.min_p > 0 or self.foreign or self.corrects
 
     def accumulate(
         self,
@@ -152,22 +181,27 @@ class Updater:
         entropy_grad = self.terms.entropy_bonus > 0
         scores = score(self.policy, batch, self.config.temperature, anchor=exact, entropy_grad=entropy_grad)
         sampled = _pad([torch.tensor(experience.completions[row].logprobs) for row in rows], batch)
+        before = _pad([experience.before[row] for row in rows], batch) if experience.before else sampled
+        # With one update the policy is the one that sampled: its own log-probs make the ratio exactly 1.
+        logp_old = scores.logp.detach() if self.config.updates == 1 else before
         guide = (
             _pad([guides[row] for row in rows], batch) if guides else self._guide(scores, batch, experience, rows, step)
         )
         tokens = Tokens(
             mask=batch.mask,
-            # With one update the policy is the one that sampled: its own log-probs make the ratio exactly 1.
-            logp_old=scores.logp.detach() if self.config.updates == 1 else sampled,
+            logp_old=logp_old,
             advantages=experience.advantages[rows].to(batch.mask.device),
             weights=weights.to(batch.mask.device),
             kl_weights=(weights * self._keeps_divergence(experience, rows)).to(batch.mask.device),
             logp_anchor=batch.padded(anchor) if isinstance(anchor, Tensor) else None,
             guide=guide,
+            correction=truncated_weights(logp_old, sampled, batch.mask) if self.corrects else None,
         )
         loss = token_loss(scores.logp, tokens, self.terms, forward=scores.forward, entropy=scores.entropy)
         statistics.add(loss=loss.total, kl=loss.divergence, clipped=loss.clipped, bound=loss.bound)
-        statistics.keep(batch.mask, entropy=scores.entropy, mismatch=(scores.logp.detach() - sampled).abs())
+        statistics.keep(batch.mask, entropy=scores.entropy, mismatch=(scores.logp.detach() - before).abs())
+        if self.foreign or self.corrects:
+            statistics.keep(batch.mask & sampled.isfinite(), log_weight=logp_old - sampled)
         if guide is not None:
             statistics.keep(batch.mask, guide=guide)
         return loss
@@ -186,11 +220,10 @@ class Updater:
     def _before(self, experience: Experience, step: int, clock: "Clock") -> tuple[Experience, dict[int, Tensor]]:
         """Return what several updates need of the policy before the first of them, from one forward.
 
-        Guides stay fixed over an iteration's updates: q_t of each sequence. And where min-p has cut the distribution that
-        the engine sampled from, its log-probs would make a ratio that does not begin at 1: the policy's own take their place.
+        Guides stay fixed over an iteration's updates: q_t of each sequence. And where the engine's log-probs would make a
+        ratio that does not begin at 1, because min-p has cut its distribution or another program computed them: the policy's.
         """
-        guides: dict[int, Tensor] = {}
-        completions = list(experience.completions)
+        guides, logprobs = dict[int, Tensor](), dict[int, Tensor]()
         with clock.phase("update"), torch.no_grad():
             for rows in self._cut(experience, range(len(experience.ids))):
                 batch = self._collate(experience, rows)
@@ -198,11 +231,11 @@ class Updater:
                 guide = self._guide(scores, batch, experience, rows, step)
                 for i, row in enumerate(rows):
                     real = batch.mask[i]
+                    logprobs[row] = scores.logp[i][real]
                     if guide is not None:
                         guides[row] = guide[i][real]
-                    if self.config.min_p > 0:
-                        completions[row] = replace(completions[row], logprobs=scores.logp[i][real].tolist())
-        return replace(experience, completions=completions), guides
+        before = [logprobs[row] for row in range(len(logprobs))]
+        return (replace(experience, before=before) if self._needs_its_own() else experience), guides
 
     def _anchor(self, batch: Batch) -> Tensor | Head | None:
         """Return the anchor's log-probs of the tokens, [M], or its head where its whole distributions are needed."""

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SUITE = "workflow/config/tiny.yaml"
 BUILD = [sys.executable, "-m", "sage.tasks", "build", "--config", SUITE, "--dataset"]
 SFT = [sys.executable, "-m", "sage.train.sft", "--config", SUITE]
