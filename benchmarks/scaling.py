@@ -103,15 +103,18 @@ def draw(measured: list[tuple[str, int, list[float]]]) -> None:
     import matplotlib.pyplot as plt
     import pandas as pd
     import seaborn as sns
+    from matplotlib.ticker import NullLocator
 
     sns.set_theme(style="whitegrid", context="paper", rc={"svg.hashsalt": "sage"})
     table = pd.DataFrame([(n, size, s) for n, size, values in measured for s in values], columns=["what", "size", "s"])
     grid = sns.FacetGrid(table, col="what", sharex=False, sharey=False, height=2.6)
-    grid.map_dataframe(sns.lineplot, x="size", y="s", marker="o", errorbar=("pi", 100))
+    grid.map_dataframe(sns.lineplot, x="size", y="s", marker="o", estimator="median", errorbar=("pi", 100))
     for axes, (_, rows) in zip(grid.axes.flat, table.groupby("what", sort=False), strict=True):
         sizes = rows["size"].unique()
         axes.plot(sizes, sizes * rows[rows["size"] == 1]["s"].min(), ":", color="0.4")
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(sizes, map(str, sizes))
     grid.set_titles("{col_name}").set_axis_labels("times the smallest size", "seconds")
     grid.savefig(ROOT / "benchmarks/scaling.svg", metadata={"Date": None})
     plt.close(grid.figure)
