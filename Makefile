@@ -80,7 +80,7 @@ test-gpu: setup  ## run the tests on a CUDA device (they skip without one)
 	pytest tests/gpu -rs
 
 test-vllm: setup-vllm  ## run the tests on vLLM, in an environment of its own
-	$(VLLM)/bin/pytest tests/vllm -rs
+	$(VLLM)/bin/pytest tests/vllm_engine -rs
 
 test-all: test test-slurm test-gpu test-vllm  ## run all tests
 
