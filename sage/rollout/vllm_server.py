@@ -30,11 +30,8 @@ def serve(connection: Connection, caller: int, options: dict[str, Any], threads:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != caller:  # it ended before it could be watched
         return
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGUSR2,
-    ):  # sent to the whole group: the caller says when to end
+    # Those are sent to the whole group: the caller says when to end.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     os.environ.update(ENVIRONMENT, OMP_NUM_THREADS=str(threads))

@@ -60,9 +60,7 @@ class Experience:
     equal: Tensor  # [P] groups whose rewards are all equal
     noise: np.ndarray  # [N] uint64 keys of the guides' noise
     rounds: int  # generation rounds that it took, 1 without refills
-    before: list[Tensor] | None = (
-        None  # [N] the policy's log-probs before the first update, where the engine's are others
-    )
+    before: list[Tensor] | None = None  # [N] log-probs before the first update, where the engine's are others
 
     @property
     def lengths(self) -> Tensor:
