@@ -73,3 +73,23 @@ class Engine(Protocol):
         ``keys`` are uint64, [P, G]; ``progress`` is called with the number of completions done since its last call.
         """
         ...
+
+
+def check(prompts: Sequence[Sequence[int]], keys: np.ndarray, sampling: Sampling, limit: float) -> None:
+    """Check what an engine is asked for; ``limit``: positions of its model.
+
+    Raises ValueError for keys of another type or shape, UserError for a prompt that is empty or too long.
+    """
+    if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != len(prompts):
+        raise ValueError(f"keys must be uint64 [{len(prompts)}, G], not {keys.dtype} {list(keys.shape)}")
+    room = limit - sampling.max_new_tokens
+    if room <= 0:
+        raise UserError(
+            f"max_new_tokens: {sampling.max_new_tokens} of the model's {limit} positions leave none to prompts"
+        )
+    for number, prompt in enumerate(prompts):
+        if not 0 < len(prompt) <= room:
+            raise UserError(
+                f"prompt {number} has {len(prompt)} tokens: with max_new_tokens = {sampling.max_new_tokens} the model's"
+                f" {limit} positions leave room for 1 to {room}; shorten one of them"
+            )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sage import seeds
 from sage.errors import UserError
-from sage.rollout import Completion, Ending, Sampling
+from sage.rollout import Completion, Ending, Sampling, check
 from sage.rollout.decoder import Decoder
 from sage.rollout.layers import supports
 from sage.rollout.sampling import draw, masses
@@ -63,26 +63,12 @@ class TransformersEngine:
 
         Raises UserError for a prompt that is empty or leaves no room for ``max_new_tokens`` positions.
         """
-        self._check(prompts, keys, sampling)
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", math.inf)
+        check(prompts, keys, sampling, limit)
         with _evaluating(self.model):
             done = self._generate([tuple(prompt) for prompt in prompts], keys.flatten(), sampling, progress)
         group = keys.shape[1]
         return [done[i : i + group] for i in range(0, len(done), group)] if group else [[] for _ in prompts]
-
-    def _check(self, prompts: Sequence[Sequence[int]], keys: np.ndarray, sampling: Sampling) -> None:
-        if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != len(prompts):
-            raise ValueError(f"keys must be uint64 [{len(prompts)}, G], not {keys.dtype} {list(keys.shape)}")
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", math.inf)
-        if limit <= sampling.max_new_tokens:
-            raise UserError(
-                f"max_new_tokens: {sampling.max_new_tokens} of the model's {limit} positions leave none to prompts"
-            )
-        for number, prompt in enumerate(prompts):
-            if not 0 < len(prompt) <= limit - sampling.max_new_tokens:
-                raise UserError(
-                    f"prompt {number} has {len(prompt)} tokens: with max_new_tokens = {sampling.max_new_tokens} the model's"
-                    f" {limit} positions leave room for 1 to {limit - sampling.max_new_tokens}; shorten one of them"
-                )
 
     def _generate(
         self,

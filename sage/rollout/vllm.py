@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from sage.errors import UserError
-from sage.rollout import Completion, Sampling
+from sage.rollout import Completion, Sampling, check
 from sage.rollout.vllm_server import serve
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has adapters of
@@ -90,15 +90,7 @@ class VllmEngine:
 
         Raises UserError for a prompt that is empty or leaves no room for ``max_new_tokens`` positions, and where vLLM fails.
         """
-        if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != len(prompts):
-            raise ValueError(f"keys must be uint64 [{len(prompts)}, G], not {keys.dtype} {list(keys.shape)}")
-        room = self.limit - sampling.max_new_tokens
-        for number, prompt in enumerate(prompts):
-            if not 0 < len(prompt) <= room:
-                raise UserError(
-                    f"prompt {number} has {len(prompt)} tokens: with max_new_tokens = {sampling.max_new_tokens} the model's"
-                    f" {self.limit} positions leave room for 1 to {room}; shorten one of them"
-                )
+        check(prompts, keys, sampling, self.limit)
         numbers = [distinct_seeds(row.tolist()) for row in keys]
         found = self._call("generate", [list(p) for p in prompts], numbers, _options(sampling), progress=progress)
         completions = [_completion(tokens, logprobs, finish, sampling) for tokens, logprobs, finish in found]
