@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sage.errors import Stopped, UserError
 
+FAILED = 2
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: try again
 
 
@@ -14,7 +15,7 @@ def entry(main: Callable[[], None]) -> None:
         main()
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(FAILED) from None
     except Stopped as stop:
         print(stop, file=sys.stderr)
         raise SystemExit(STOPPED) from None

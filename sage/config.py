@@ -230,7 +230,8 @@ class Rl(Strict):
     optimiser: Optimiser
     save_every: Positive
     keep_steps: list[int]
-    threads: Positive
+    threads: Positive  # of a process
+    processes: Positive = later(1)  # that train together, a GPU each
 
     @model_validator(mode="before")
     @classmethod
@@ -246,6 +247,8 @@ class Rl(Strict):
             raise ValueError(f"updates: {self.updates} must divide prompts ({self.prompts})")
         if (self.prompts // self.updates * self.group) % self.local_batch:
             raise ValueError(f"local_batch: {self.local_batch} must divide the sequences of an optimiser step")
+        if (self.prompts // self.updates * self.group) % self.processes:
+            raise ValueError(f"processes: {self.processes} must divide the sequences of an optimiser step")
         bad = [step for step in self.keep_steps if not 0 < step < self.steps]
         if bad:
             raise ValueError(f"keep_steps: {bad[0]} is not between 1 and steps - 1 ({self.steps - 1})")
@@ -255,7 +258,8 @@ class Rl(Strict):
 class Sample(Strict):
     """Sampling for the evaluation: ``n`` completions a problem.
 
-    The problems are cut into ``shards``; ``jobs`` of the workflow share those of a benchmark, and a job has ``workers``.
+    The problems are cut into ``shards``; ``jobs`` of the workflow share those of all benchmarks of a policy.
+    A job has ``workers``, on CUDA with ``rollout.devices`` devices each.
     """
 
     n: Positive
@@ -364,6 +368,8 @@ class SuiteFile(Strict):
             raise ValueError("sft: null, but the model is made from nothing; give it supervised fine-tuning")
         if max(self.evaluate.ks) > self.sample.n:
             raise ValueError(f"evaluate.ks: {max(self.evaluate.ks)} is more than sample.n ({self.sample.n})")
+        if self.rl.processes > 1 and self.rollout.devices > 1:
+            raise ValueError("rollout.devices: more than 1, but rl.processes has an engine for each device; say 1")
         if self.rl.min_p and self.rollout.engine == "vllm" and self.rollout.correction == "none":
             raise ValueError(
                 "rollout.correction: none, but rl.min_p samples from another distribution than the policy's; say `tis`"

@@ -23,6 +23,14 @@ def cells(suite: "Suite") -> Iterator[tuple[str, int, str]]:
                 yield method, seed, benchmark
 
 
+def parts(suite: "Suite") -> int:
+    """Return the number of jobs that share the sampling of a policy, over all benchmarks; 0 where each cell is a job.
+
+    vLLM takes long to start, so that one of them serves all benchmarks.
+    """
+    return suite.sample.jobs if suite.sample.jobs > 1 or suite.rollout.engine == "vllm" else 0
+
+
 def metrics(suite: "Suite") -> list[Path]:
     """Return the metric file of every cell."""
     return [paths.metrics(suite.name, method, seed) / f"{benchmark}.json" for method, seed, benchmark in cells(suite)]

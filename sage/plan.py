@@ -42,7 +42,7 @@ def plan(suite: "Suite") -> dict[str, list[Row]]:
     return {
         f"{suite.name}: jobs": jobs(suite),
         "Sequences and tokens, at most": tokens(suite),
-        "Device memory of reinforcement learning, at most": memory(suite),
+        f"Device memory of reinforcement learning, at most, of {suite.rl.processes} process(es) each": memory(suite),
         "Device memory of sampling, at most": sampling_memory(suite),
         "Disk, at most": disk(suite),
     }
@@ -106,15 +106,16 @@ def width_of_weights(suite: "Suite") -> int:
 def jobs(suite: "Suite") -> list[Row]:
     """Return the number of jobs of each rule: a data set, a training, a cell of method, seed and benchmark each.
 
-    Where a cell is sampled by several jobs, ``sample_benchmark`` only puts their parts together.
+    Where jobs share the sampling of a policy (:func:`sage.grid.parts`), ``sample_benchmark`` only puts shards together.
     """
+    policies = len(suite.methods) * len(suite.seeds)
     cells, runs = len(list(grid.cells(suite))), len(grid.trained(suite)) * len(suite.seeds)
     found = {
         "process_data": len(_datasets(suite)),
         "fetch_model": int(suite.pretrained is not None),
         "train_base": int(suite.sft is not None),
         "train_policy": runs,
-        "sample_part": cells * suite.sample.jobs if suite.sample.jobs > 1 else 0,
+        "sample_part": policies * grid.parts(suite),
         "sample_benchmark": cells,
         "verify_samples": cells,
         "render_report, track_payloads": 2,
@@ -201,7 +202,11 @@ def memory(suite: "Suite") -> list[Row]:
     }
     counted = [("parameters", f"{parameters(of):,}"), ("of which are trained", f"{trained(suite):,}")]
     if suite.rollout.engine == "transformers":
-        parts = {**always, **update, "keys and values": cache(suite, rl.prompts * rl.group, rl.max_new_tokens)}
+        parts = {
+            **always,
+            **update,
+            "keys and values": cache(suite, rl.prompts * rl.group // rl.processes, rl.max_new_tokens),
+        }
         return [*_sized(parts), *counted]
     engine = _vllm(suite)
     phases = {

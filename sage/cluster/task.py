@@ -4,7 +4,6 @@ SLURM announces a time limit or a preemption by SIGUSR2: the child ends after it
 job requeued. A requeue by hand and an expired grace send SIGTERM: the child saves, and SLURM starts the job again.
 """
 
-import ctypes
 import os
 import shutil
 import signal
@@ -17,14 +16,12 @@ from types import FrameType
 from submitit.helpers import DelayedSubmission
 
 from sage.cli import STOPPED
+from sage.processes import die_with_parent
 
 STARTS = "starts"
 KEPT = "results"
 AFTER_STOP = 120.0  # seconds in which SLURM ends a job whose training has saved and stopped
 FRUITLESS = 3  # starts in a row without a new state, after which a job is not going anywhere
-
-
-PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 
 
 class TrainingFailed(Exception):
@@ -53,11 +50,11 @@ class Training:
         """Train; raises :class:`TrainingFailed` or :class:`TrainingKilled`."""
         in_slurm = "SLURM_JOB_ID" in os.environ
         if not in_slurm:
-            _die_with_parent(signal.SIGTERM)
+            die_with_parent(signal.SIGTERM)
         self._note_start()
         # A session of its own: Ctrl-C in the terminal of a local launcher is for the launcher.
         self.child = subprocess.Popen(
-            self.command, start_new_session=True, preexec_fn=lambda: _die_with_parent(signal.SIGKILL)
+            self.command, start_new_session=True, preexec_fn=lambda: die_with_parent(signal.SIGKILL)
         )
         signal.signal(signal.SIGTERM, self._pass_on)  # in the place of submitit's handler, which does nothing
         status = self.child.wait()
@@ -114,8 +111,3 @@ def restore_results(folder: Path, results: list[Path]) -> bool:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(kept, path)
     return all(path.exists() for path in results)
-
-
-def _die_with_parent(number: int) -> None:
-    """Have the kernel send this process ``number`` when its parent dies: a training must not outlive its job."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))

@@ -1,4 +1,4 @@
-"""A cell of the grid: (suite, method, seed, benchmark), and the command line that names one."""
+"""A cell of the grid: (suite, method, seed, benchmark), and the command line that names some of one policy."""
 
 import argparse
 from dataclasses import dataclass
@@ -44,18 +44,19 @@ class Cell:
 
 def parse(
     program: str, description: str | None, more: argparse.ArgumentParser | None = None
-) -> tuple[Cell, argparse.Namespace]:
+) -> tuple[list[Cell], argparse.Namespace]:
     """Read --config, --method, --seed and --benchmark from the command line, and check them against the suite.
 
-    ``more`` has the arguments that only this program knows; all are returned beside the cell.
+    ``more`` has the arguments that only this program knows; all are returned beside the cells, one a benchmark.
     """
     parser = argparse.ArgumentParser(prog=program, description=description, parents=[more] if more else [])
     parser.add_argument("--config", required=True, help="the suite's file, e.g. workflow/config/demo.yaml")
     parser.add_argument("--method", required=True, help="one of the suite's methods, e.g. grpo_branch")
     parser.add_argument("--seed", required=True, type=int, help="one of the suite's seeds")
-    parser.add_argument("--benchmark", required=True, help="one of the suite's benchmarks, e.g. knights_n4")
+    parser.add_argument("--benchmark", required=True, nargs="+", help="benchmarks of the suite, e.g. knights_n4")
     arguments = parser.parse_args()
-    return chosen(arguments.config, arguments.method, arguments.seed, arguments.benchmark), arguments
+    policy = (arguments.config, arguments.method, arguments.seed)
+    return [chosen(*policy, benchmark) for benchmark in dict.fromkeys(arguments.benchmark)], arguments
 
 
 def chosen(config: str | Path, method: str, seed: int, benchmark: str) -> Cell:

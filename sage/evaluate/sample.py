@@ -1,8 +1,8 @@
-"""Sample one benchmark with one checkpoint: n completions a problem, every one kept.
+"""Sample benchmarks with one checkpoint: n completions a problem, every one kept.
 
-In: ``checkpoints/...`` and ``processed/{benchmark}``. Out: ``samples/.../samples.parquet``. The problems are cut into
-shards; a killed run keeps the finished ones, and several jobs can share them (``--part``). Each draw has its own stream, so
-neither batch size nor shards nor workers nor jobs matter.
+In: ``checkpoints/...`` and ``processed/{benchmark}``. Out: ``samples/.../samples.parquet`` of each benchmark. The problems are
+cut into shards; a killed run keeps the finished ones, and several jobs can share them (``--part``). Each draw has its own
+stream, so neither batch size nor shards nor workers nor jobs matter. A worker starts one engine for all benchmarks.
 """
 
 import argparse
@@ -11,13 +11,16 @@ import hashlib
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.cli import entry
 from sage.evaluate.cell import Cell, parse
+from sage.processes import see_devices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from sage.tasks import Record
 
 FILE = "samples.parquet"
+Shard = tuple[Cell, Path, list["Record"], Path]  # with the folder of the model, and the file of the completions
 
 
 def main() -> None:
@@ -35,43 +39,82 @@ def main() -> None:
     part.add_argument(
         "--part", type=int, help="sample the shards of this part only (of sample.jobs), and merge nothing"
     )
-    cell, arguments = parse("python -m sage.evaluate.sample", __doc__, part)
-    sample(cell, arguments.part)
+    cells, arguments = parse("python -m sage.evaluate.sample", __doc__, part)
+    sample(cells, arguments.part)
 
 
-def sample(cell: Cell, part: int | None = None) -> None:
-    """Sample all shards of ``cell`` that are not there yet, then publish them as one table.
+def sample(cells: Sequence[Cell], part: int | None = None) -> None:
+    """Sample all shards of ``cells``, of one policy, that are not there yet, then publish each cell as one table.
 
-    With ``part`` (from 0 to ``sample.jobs`` - 1) only every ``sample.jobs``-th shard, and nothing is published.
+    With ``part`` (from 0 to ``sample.jobs`` - 1) only every ``sample.jobs``-th shard of cells that have no table of the same
+    configuration and inputs, and nothing is published.
     """
-    from sage import manifest, paths
     from sage.errors import UserError
 
-    started, suite, config = time.time(), cell.suite, cell.suite.sample
+    started, suite, config = time.time(), cells[0].suite, cells[0].suite.sample
     if part is not None and not 0 <= part < config.jobs:
         raise UserError(f"--part: {part} is not between 0 and sample.jobs - 1 ({config.jobs - 1}) of {suite.path}")
+    wanted = [_wanted(cell) for cell in cells]
+    if part is None:
+        shards = [shard for one in wanted for shard in one.shards]
+    else:
+        shards = [shard for one in wanted if not one.published() for shard in one.shards[part :: config.jobs]]
+    _run([shard for shard in shards if not shard[3].is_file()], config.workers, suite.rollout.devices)
+    if part is None:
+        for one in wanted:
+            one.publish(started)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a cell is sampled from, and its shards."""
+
+    cell: Cell
+    model: Path
+    key: str  # of configuration and inputs
+    inputs: dict[str, str]
+    records: list["Record"]
+    work: Path
+    shards: list[Shard]
+
+    def published(self) -> bool:
+        """Return whether the cell's table is there, of the same configuration and inputs."""
+        from sage import manifest
+
+        found = self.cell.samples / manifest.NAME
+        return found.is_file() and manifest.load(self.cell.samples)["key"] == self.key
+
+    def publish(self, started: float) -> None:
+        """Join the shards, and put the table where it belongs."""
+        from sage import manifest, paths
+
+        cell, packages = self.cell, ["torch", "transformers"]
+        _merge([shard[3] for shard in self.shards], self.work / FILE, [r.id for r in self.records], cell.suite.sample.n)
+        manifest.write_run(cell.samples / "run.json", started)
+        about = _manifest(cell, self.key, self.inputs)
+        if cell.suite.rollout.engine == "vllm":
+            from sage.rollout.vllm import installed
+
+            about |= {"engine_options": _settings(cell, self.model).options()}
+            packages.append(installed())
+        manifest.publish(self.work, cell.samples, [FILE], about, packages)
+        shutil.rmtree(paths.work(cell.samples))
+
+
+def _wanted(cell: Cell) -> Wanted:
+    from sage import manifest, paths
+
+    suite, config = cell.suite, cell.suite.sample
     checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
     weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
     if suite.adapter:  # the checkpoint is an adapter, and belongs to the base model
         manifest.require(paths.checkpoint(suite.name, "base", cell.seed))
     records, problems = cell.problems()
     key = " ".join((suite.stage_key("sample"), weights, problems))
-    shards = [records[i :: config.shards] for i in range(config.shards)]
-    work = _work_folder(paths.work(cell.samples), f"{key} {config.shards}")
-    parts = [(cell, checkpoint / "model", shard, work / f"shard{i}.parquet") for i, shard in enumerate(shards) if shard]
-    mine = parts if part is None else parts[part :: config.jobs]
-    _run([job for job in mine if not job[3].is_file()], config.workers, f"{cell.method} seed {cell.seed}")
-    if part is None:
-        _merge([job[3] for job in parts], work / FILE, [record.id for record in records], config.n)
-        manifest.write_run(cell.samples / "run.json", started)
-        about, packages = _manifest(cell, key, weights, problems), ["torch", "transformers"]
-        if suite.rollout.engine == "vllm":
-            from sage.rollout.vllm import installed
-
-            about |= {"engine_options": _settings(cell, checkpoint / "model").options()}
-            packages.append(installed())
-        manifest.publish(work, cell.samples, [FILE], about, packages)
-        shutil.rmtree(paths.work(cell.samples))
+    work, model = _work_folder(paths.work(cell.samples), f"{key} {config.shards}"), checkpoint / "model"
+    cut = [records[i :: config.shards] for i in range(config.shards)]
+    shards = [(cell, model, shard, work / f"shard{i}.parquet") for i, shard in enumerate(cut) if shard]
+    return Wanted(cell, model, key, {"checkpoint": weights, "problems": problems}, records, work, shards)
 
 
 def _work_folder(parent: Path, key: str) -> Path:
@@ -81,17 +124,29 @@ def _work_folder(parent: Path, key: str) -> Path:
     return folder
 
 
-def _run(parts: list[Any], workers: int, label: str) -> None:
+def _run(shards: list[Shard], workers: int, devices: int) -> None:
+    """Sample ``shards`` by as many processes; on CUDA each takes the next ``devices`` of those that there are."""
     from sage.progress import bar
 
-    with bar(None, label, total=sum(len(shard) for _, _, shard, _ in parts), unit="problem") as progress:
+    if not shards:
+        return
+    label, context = f"{shards[0][0].method} seed {shards[0][0].seed}", get_context("spawn")
+    with bar(None, label, total=sum(len(records) for _, _, records, _ in shards), unit="problem") as progress:
         if workers == 1:
-            for part in parts:
-                progress.update(_sample_shard(*part))
+            for shard in shards:
+                progress.update(_sample_shard(*shard))
             return
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            for done in as_completed([pool.submit(_sample_shard, *part) for part in parts]):
+        numbers = context.SimpleQueue()
+        for number in range(workers):
+            numbers.put(number)
+        with ProcessPoolExecutor(workers, context, _take_devices, (numbers, devices)) as pool:
+            for done in as_completed([pool.submit(_sample_shard, *shard) for shard in shards]):
                 progress.update(done.result())
+
+
+def _take_devices(numbers: Any, devices: int) -> None:
+    """Begin a worker: it sees the CUDA devices that its number stands for, so that all of them have work."""
+    see_devices(numbers.get() * devices, devices)
 
 
 def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path) -> int:
@@ -191,7 +246,7 @@ def _merge(shards: list[Path], target: Path, ids: list[str], n: int) -> None:
     table.to_parquet(target, index=False)
 
 
-def _manifest(cell: Cell, key: str, weights: str, problems: str) -> dict[str, Any]:
+def _manifest(cell: Cell, key: str, inputs: dict[str, str]) -> dict[str, Any]:
     config = cell.suite.sample
     return {
         "stage": "sample",
@@ -200,7 +255,7 @@ def _manifest(cell: Cell, key: str, weights: str, problems: str) -> dict[str, An
         "seed": cell.seed,
         "benchmark": cell.benchmark,
         "key": key,
-        "inputs": {"checkpoint": weights, "problems": problems},
+        "inputs": inputs,
         "n": config.n,
         "temperature": config.temperature,
         "top_p": config.top_p,

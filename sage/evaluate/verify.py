@@ -1,4 +1,4 @@
-"""Grade the kept completions of one cell, or with --regrade of any number of cells again, without a model.
+"""Grade the kept completions of benchmarks, or with --regrade of any number of cells again, without a model.
 
 In: ``samples/.../samples.parquet`` and ``processed/{benchmark}``. Out: the metric files ``{benchmark}.json`` (scalars),
 ``{benchmark}.counts.json`` (per-problem counts of verdicts, and the whole pass@k curve of each grade) and
@@ -39,7 +39,8 @@ def main() -> None:
 
         regrade(arguments.regrade, arguments.write, arguments.workers)
     else:
-        verify(parse("python -m sage.evaluate.verify", __doc__, more)[0], arguments.workers)
+        for cell in parse("python -m sage.evaluate.verify", __doc__, more)[0]:
+            verify(cell, arguments.workers)
 
 
 def verify(cell: Cell, workers: int | None = None) -> None:

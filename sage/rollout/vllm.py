@@ -51,6 +51,8 @@ class Settings:
             "kv_cache_memory_bytes": self.cache,
             "tensor_parallel_size": self.devices,
             "enforce_eager": on_cpu,  # there is a graph to be captured on CUDA only
+            # A prompt that is read in two steps sets its generator back by an offset, which generators on CPUs have not.
+            "enable_chunked_prefill": not on_cpu,
             "enable_prefix_caching": True,
             "logprobs_mode": "processed_logprobs",
             **({"enable_lora": True, "max_loras": 1, "max_lora_rank": _rank(self.rank)} if self.rank else {}),

@@ -4,7 +4,6 @@ In: over a connection, the name of a method of :class:`Server` and its arguments
 then ``("done", result)`` or ``("error", text)``.
 """
 
-import ctypes
 import os
 import signal
 import threading
@@ -13,7 +12,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from sage.processes import die_with_parent
+
 # vLLM's engine runs in this very process: one process less to be left behind, and a schedule that is always the same.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -27,7 +27,7 @@ ENVIRONMENT = {
 
 def serve(connection: Connection, caller: int, options: dict[str, Any], threads: int) -> None:
     """Start vLLM with ``options`` on ``threads`` threads of the CPU, and answer until the process ``caller`` is gone."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
     if os.getppid() != caller:  # it ended before it could be watched
         return
     # Those are sent to the whole group: the caller says when to end.

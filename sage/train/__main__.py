@@ -1,11 +1,13 @@
 """Train one method with one seed by reinforcement learning with verifiable rewards.
 
 In: the suite's file, the base model and the RL data set. Out: ``checkpoints/{method}/seed{seed}`` and the step log. A
-killed run that is started again goes on, and ends with the same bytes as one that was never killed. ``--profile`` says where
-the time goes, and trains nothing.
+killed run that is started again goes on, and ends with the same bytes as one that was never killed. Where ``rl.processes`` is
+more than 1, it starts as many by torchrun, which may also be called itself: ``torchrun --nproc-per-node N -m sage.train ...``.
+``--profile`` says where the time goes, and trains nothing.
 """
 
 import argparse
+import sys
 
 from sage.cli import entry
 
@@ -28,8 +30,10 @@ def main() -> None:
 
         print(profile.main(suite, arguments.method, arguments.seed))
         return
-    from sage.train import rl
+    from sage.train import ranks, rl
 
+    if suite.rl.processes > 1 and not ranks.started():
+        ranks.start(suite.rl.processes, sys.argv[1:])
     rl.main(suite, arguments.method, arguments.seed)
 
 

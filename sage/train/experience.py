@@ -3,6 +3,7 @@
 Every draw comes from a stream named ("rollout" or "guide", step, round, row, sample) under the root of (suite, seed).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from sage import seeds
 from sage.objective.advantages import ADVANTAGES, is_constant, overlong_penalty
 from sage.train.data import rows_of_step
+from sage.train.ranks import Ranks
 
 if TYPE_CHECKING:
     from sage.config import Objective, Rl
@@ -60,12 +62,15 @@ class Experience:
     equal: Tensor  # [P] groups whose rewards are all equal
     noise: np.ndarray  # [N] uint64 keys of the guides' noise
     rounds: int  # generation rounds that it took, 1 without refills
-    before: list[Tensor] | None = None  # [N] log-probs before the first update, where the engine's are others
+    before: dict[int, Tensor] | None = None  # log-probs of this rank's sequences before any update, if not the engine's
 
     @property
     def lengths(self) -> Tensor:
         """Completion tokens of each sequence, [N]."""
         return torch.tensor([len(completion.tokens) for completion in self.completions])
+
+
+Attempt = tuple["Completion", dict[str, str]]  # with its verdicts
 
 
 class Collector:
@@ -80,9 +85,11 @@ class Collector:
         objective: "Objective",
         sampling: "Sampling",
         root: int,
+        ranks: Ranks | None = None,
     ) -> None:
         self.engine, self.tokenizer, self.problems = engine, tokenizer, problems
         self.config, self.objective, self.sampling, self.root = config, objective, sampling, root
+        self.ranks = ranks or Ranks()
 
     def collect(self, step: int, clock: "Clock") -> Experience:
         """Return the experience of ``step``.
@@ -99,21 +106,30 @@ class Collector:
     def _round(self, step: int, number: int, clock: "Clock") -> list[Group]:
         order = "order" if number == 0 else f"refill {number}"
         rows = rows_of_step(self.root, order, len(self.problems.records), self.config.prompts, step)
+        wanted = [(row, key) for row in rows for key in self._keys("rollout", step, number, row)]
+        parts = self.ranks.gather(self._attempts, self.ranks.share(wanted), clock)
+        done, size = [attempt for part in parts for attempt in part], self.config.group
+        return [self._group(step, number, row, done[i * size : (i + 1) * size]) for i, row in enumerate(rows)]
+
+    def _attempts(self, wanted: Sequence[tuple[int, int]], clock: "Clock") -> list["Attempt"]:
+        """Return a completion with its verdicts for each pair of a row and a key."""
+        grader, records, prompts = self.problems.grader, self.problems.records, self.problems.prompts
         with clock.phase("rollout"):
-            keys = [self._keys("rollout", step, number, row) for row in rows]
-            prompts = [self.problems.prompts[row] for row in rows]
-            completions = self.engine.generate(prompts, np.array(keys, np.uint64), self.sampling)
+            keys = np.array([[key] for _, key in wanted], np.uint64)
+            groups = self.engine.generate([prompts[row] for row, _ in wanted], keys, self.sampling)
+            completions = [completion for group in groups for completion in group]
         with clock.phase("grade"):
-            return [self._group(step, number, row, c) for row, c in zip(rows, completions, strict=True)]
+            texts = self.tokenizer.batch_decode([c.tokens for c in completions], skip_special_tokens=True)
+            verdicts = grader.grade([records[row] for row, _ in wanted], texts)
+        return list(zip(completions, verdicts, strict=True))
 
     def _keys(self, stream: str, step: int, number: int, row: int) -> list[int]:
         return [seeds.stream(self.root, stream, step, number, row, i) for i in range(self.config.group)]
 
-    def _group(self, step: int, number: int, row: int, completions: list["Completion"]) -> Group:
-        grader, record = self.problems.grader, self.problems.records[row]
-        texts = self.tokenizer.batch_decode([c.tokens for c in completions], skip_special_tokens=True)
-        verdicts = grader.grade([record] * len(texts), texts)
-        rewards = torch.tensor([float(verdict[grader.task.GRADES[0]] == "correct") for verdict in verdicts])
+    def _group(self, step: int, number: int, row: int, attempts: Sequence["Attempt"]) -> Group:
+        completions, verdicts = [completion for completion, _ in attempts], [verdict for _, verdict in attempts]
+        rewarded = self.problems.grader.task.GRADES[0]
+        rewards = torch.tensor([float(verdict[rewarded] == "correct") for verdict in verdicts])
         if self.objective.overlong_buffer:
             lengths = torch.tensor([len(c.tokens) for c in completions])
             rewards = rewards + overlong_penalty(lengths, self.config.max_new_tokens, self.objective.overlong_buffer)

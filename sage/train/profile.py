@@ -12,6 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from sage import manifest, paths
+from sage.train.ranks import Ranks
 from sage.train.rl import Run
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def main(suite: "Suite", method: str, seed: int) -> Path:
     """Profile the first steps of ``method`` with ``seed``; return the folder of trace and table."""
     folder = paths.LOGS / suite.name / "profile" / method / f"seed{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(suite, method, seed, work=folder)
+    run = Run(suite, method, seed, Ranks(), work=folder)
     run.step(0)
     on_cuda = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     with profile(activities=[ProfilerActivity.CPU, *on_cuda]) as profiler:

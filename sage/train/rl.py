@@ -19,6 +19,7 @@ from sage.rollout.transformers import TransformersEngine
 from sage.train import optim
 from sage.train.experience import Collector, Experience, Problems
 from sage.train.key import training_key
+from sage.train.ranks import Ranks, joined
 from sage.train.state import Clock, load_state, save_state, write_table
 from sage.train.sync import Sync
 from sage.train.update import Updater
@@ -31,16 +32,22 @@ if TYPE_CHECKING:
 class Run:
     """One training run of (suite, method, seed), with its unfinished work in ``work``, where it belongs unless told."""
 
-    def __init__(self, suite: "Suite", method: str, seed: int, work: Path | None = None) -> None:
+    def __init__(self, suite: "Suite", method: str, seed: int, ranks: Ranks, work: Path | None = None) -> None:
         self.suite, self.method, self.seed, self.started = suite, method, suite.check_seed(seed), time.time()
-        self.config, self.objective = suite.rl, suite.objective(method)
+        self.config, self.objective, self.ranks = suite.rl, suite.objective(method), ranks
         torch.set_num_threads(self.config.threads)
-        self.base = manifest.require(paths.checkpoint(suite.name, "base", 0))
-        self.data = manifest.require(paths.processed(suite.name, self.config.dataset))
         self.final = paths.checkpoint(suite.name, method, seed)
-        self.key = training_key(suite, method)
-        self.work = work or manifest.work_folder(self.final, self.key)
-        self._load()
+        self.work = work or paths.work(self.final)
+        ranks.gather(self._find)
+        ranks.gather(self._load)
+
+    def _find(self) -> None:
+        """Check the inputs, and drop work of other ones before any rank reads it."""
+        self.base = manifest.require(paths.checkpoint(self.suite.name, "base", 0))
+        self.data = manifest.require(paths.processed(self.suite.name, self.config.dataset))
+        self.key = training_key(self.suite, self.method)
+        if self.ranks.first and self.work == paths.work(self.final):
+            manifest.work_folder(self.final, self.key)
 
     def _load(self) -> None:
         folder = paths.checkpoint(self.suite.name, "base", 0) / "model"
@@ -67,9 +74,11 @@ class Run:
             min_p=self.config.min_p,
             ending=ending(self.tokenizer, self.suite.pretrained),
         )
-        self.collector = Collector(self.engine, self.tokenizer, problems, self.config, self.objective, sampling, root)
+        self.collector = Collector(
+            self.engine, self.tokenizer, problems, self.config, self.objective, sampling, root, self.ranks
+        )
         parts = (self.policy, self.anchor, self.optimiser, self.objective)
-        self.updater = Updater(*parts, self.suite.guides, self.config, self.suite.rollout)
+        self.updater = Updater(*parts, self.suite.guides, self.config, self.suite.rollout, self.ranks)
 
     def _engine(self, folder: Path, problems: Problems) -> tuple[Any, Sync | None]:
         """Return the engine, and what hands it the policy's weights where it does not read them by itself."""
@@ -92,22 +101,23 @@ class Run:
     def train(self) -> None:
         """Run all steps that are not done yet, then publish."""
         steps, label = range(self.state.step, self.config.steps), f"{self.method} seed {self.seed}"
-        progress = bar(steps, label, initial=self.state.step, total=self.config.steps)
+        options = {"initial": self.state.step, "total": self.config.steps, "disable": not self.ranks.first}
+        progress = bar(steps, label, **options)
         with Watch(self.work, self.state.step, self.config.steps) as watch:
             for step in progress:
                 self.step(step)
                 reward = self.state.log[-1]["reward"]
                 progress.set_postfix(reward=f"{reward:.3f}", refresh=False)
-                # Before the state: a run that goes on after this step never sees it again.
-                if self.state.step in self.config.keep_steps:
-                    self._save(self.work / f"model-step{self.state.step}")
-                stopping = watch.asked
-                if stopping or self.state.step % self.config.save_every == 0:
-                    save_state(self.work, self.state, self.policy, self.optimiser)
-                watch.tell(self.state.step, reward=reward)
+                stopping = any(self.ranks.gather(lambda: watch.asked))
+                saving = stopping or self.state.step % self.config.save_every == 0
+                if saving:
+                    self.ranks.agree(self._checksum)
+                self.ranks.gather(self._keep, saving)
+                if self.ranks.first:
+                    watch.tell(self.state.step, reward=reward)
                 if stopping:
-                    watch.end(self.state.step)
-            self._publish()
+                    self.ranks.gather(watch.end, self.state.step)
+            self.ranks.gather(self._publish)
 
     def step(self, step: int) -> None:
         """Make one step and log it."""
@@ -115,7 +125,7 @@ class Run:
         probed = {}
         if self.sync:
             with clock.phase("sync"):
-                probed = {"probe": self.sync.run(step)}
+                probed = {"probe": max(self.ranks.gather(self.sync.run, step))}
         experience = self.collector.collect(step, clock)
         if self.sync:
             self.engine.sleep()
@@ -123,6 +133,19 @@ class Run:
         self.state.log.append(row)
         self.state.seconds.append(clock.row(step))
         self.state.step += 1
+
+    def _checksum(self) -> float:
+        return sum(float(p.detach().double().sum()) for p in self.policy.parameters() if p.requires_grad)
+
+    def _keep(self, saving: bool) -> None:
+        """Write what is kept of this step: the policy where the suite says so, the state where ``saving``."""
+        if not self.ranks.first:
+            return
+        # Before the state: a run that goes on after this step never sees it again.
+        if self.state.step in self.config.keep_steps:
+            self._save(self.work / f"model-step{self.state.step}")
+        if saving:
+            save_state(self.work, self.state, self.policy, self.optimiser)
 
     def _save(self, folder: Path) -> None:
         """Write the policy: a whole model, or its adapter, which belongs to the base model."""
@@ -133,6 +156,8 @@ class Run:
         self.tokenizer.save_pretrained(folder)
 
     def _publish(self) -> None:
+        if not self.ranks.first:
+            return
         self._save(self.work / "model")
         log = paths.training_log(self.suite.name, self.method, self.seed)
         write_table(log, self.state.log)
@@ -202,4 +227,5 @@ def _summary(experience: Experience) -> dict[str, float]:
 
 def main(suite: "Suite", method: str, seed: int) -> None:
     """Train ``method`` with ``seed``; goes on where a killed run stopped."""
-    Run(suite, method, seed).train()
+    with joined(suite.rl.processes) as ranks:
+        Run(suite, method, seed, ranks).train()

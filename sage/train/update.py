@@ -17,6 +17,7 @@ from sage.objective.reducers import sequence_weights
 from sage.policy.forward import Batch, Head, Scores, collate, head_of, score, target_logp
 from sage.train import optim
 from sage.train.experience import Experience
+from sage.train.ranks import Ranks
 from sage.train.shaping import Shaper
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ class Statistics:
         """Keep the unmasked token values, for means, extremes and quantiles."""
         for name, value in values.items():
             self.tokens.setdefault(name, []).append(value.detach()[mask])
+
+    @classmethod
+    def together(cls, parts: Sequence["Statistics"]) -> "Statistics":
+        """Return what the ranks have summed and kept as one."""
+        whole = cls()
+        for part in parts:
+            whole.sums |= {name: whole.sums.get(name, 0.0) + value for name, value in part.sums.items()}
+            for name, tokens in part.tokens.items():
+                whole.tokens.setdefault(name, []).extend(tokens)
+        return whole
 
     def all(self, name: str, missing: float = 0.0) -> Tensor:
         """Return every token value kept under ``name``; one ``missing`` where there is none."""
@@ -103,9 +114,10 @@ class Updater:
         guides: "Guides",
         config: "Rl",
         rollout: "Rollout | None" = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.policy, self.anchor, self.optimiser = policy, anchor, optimiser
-        self.objective, self.config = objective, config
+        self.objective, self.config, self.ranks = objective, config, ranks or Ranks()
         #: Whether another program sampled, and whether its distribution is corrected.
         self.foreign = rollout is not None and rollout.engine != "transformers"
         self.corrects = rollout is not None and rollout.correction == "tis"
@@ -132,9 +144,12 @@ class Updater:
         for update in range(updates):
             rows = range(update * size, (update + 1) * size)
             lr = optim.learning_rate(self.config.optimiser, step * updates + update, self.config.steps * updates)
-            self.accumulate(experience, rows, step, guides, statistics, clock)
+            self.ranks.gather(self.accumulate, experience, rows, step, guides, statistics, clock)
             with clock.phase("update"):
-                norms.append(optim.apply_update(self.optimiser, self.config.optimiser, lr, f"step {step}"))
+                self.ranks.add_gradients(p for p in self.policy.parameters() if p.requires_grad)
+                applied = (self.optimiser, self.config.optimiser, lr, f"step {step}")
+                norms.append(self.ranks.agree(optim.apply_update, *applied))
+        statistics = Statistics.together(self.ranks.gather(lambda: statistics))
         return {**statistics.summary(), "grad_norm": max(norms), "lr": lr}
 
     def _needs_its_own(self) -> bool:
@@ -150,10 +165,10 @@ class Updater:
         statistics: Statistics,
         clock: "Clock",
     ) -> None:
-        """Add the gradient of one optimiser step over the sequences ``rows`` to the parameters'."""
+        """Add this rank's part of the gradient of one optimiser step over the sequences ``rows`` to the parameters'."""
         options = {"local_batch": self.config.local_batch, "max_tokens": self.config.max_new_tokens}
         weights = sequence_weights(self.objective.reducer, experience.lengths[rows[0] : rows[-1] + 1], **options)
-        for chosen in self._cut(experience, rows):
+        for chosen in self._cut(experience, self.ranks.share(rows)):
             batch = self._collate(experience, chosen)
             with clock.phase("anchor"):
                 anchor = self._anchor(batch)
@@ -224,8 +239,10 @@ class Updater:
         ratio that does not begin at 1, because min-p has cut its distribution or another program computed them: the policy's.
         """
         guides, logprobs = dict[int, Tensor](), dict[int, Tensor]()
+        size = len(experience.ids) // self.config.updates
+        mine = [row for u in range(self.config.updates) for row in self.ranks.share(range(u * size, (u + 1) * size))]
         with clock.phase("update"), torch.no_grad():
-            for rows in self._cut(experience, range(len(experience.ids))):
+            for rows in self._cut(experience, mine):
                 batch = self._collate(experience, rows)
                 scores = score(self.policy, batch, self.config.temperature)
                 guide = self._guide(scores, batch, experience, rows, step)
@@ -234,8 +251,7 @@ class Updater:
                     logprobs[row] = scores.logp[i][real]
                     if guide is not None:
                         guides[row] = guide[i][real]
-        before = [logprobs[row] for row in range(len(logprobs))]
-        return (replace(experience, before=before) if self._needs_its_own() else experience), guides
+        return (replace(experience, before=logprobs) if self._needs_its_own() else experience), guides
 
     def _anchor(self, batch: Batch) -> Tensor | Head | None:
         """Return the anchor's log-probs of the tokens, [M], or its head where its whole distributions are needed."""

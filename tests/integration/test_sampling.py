@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tiny_project import SAMPLE, SFT, edit, environment, finish, make_project
+from tiny_project import BUILD, SAMPLE, SFT, edit, environment, finish, make_project
+
+from sage.processes import see_devices
 
 SHAPE = "batch: 64, shards: 2, workers: 1, threads: 1"
 SAMPLES = "data/tiny/samples/base/seed1/knights_n4"
@@ -41,6 +43,47 @@ def test_another_batch_shards_and_workers_give_the_same_completions(project):
         other = sample(project, shape)
         pd.testing.assert_frame_equal(first.drop(columns="tokens"), other.drop(columns="tokens"))
         assert [list(a) for a in first["tokens"]] == [list(b) for b in other["tokens"]]
+
+
+def test_parts_share_the_shards_of_all_benchmarks_that_are_not_there(project):
+    edit(project, {SHAPE: f"{SHAPE}, jobs: 2"})
+    finish(project, [*BUILD, "knights_n5"])
+    folders = [project / SAMPLES, project / SAMPLES.replace("n4", "n5")]
+    finish(project, SAMPLE)
+    alone = [folders[0] / "samples.parquet", folders[0] / "manifest.json"]
+    before = [file.read_bytes() for file in alone]
+    both = [*SAMPLE, "knights_n5"]
+    for part in ("0", "1"):
+        finish(project, [*both, "--part", part])
+    # Of the one that is there, no shard is made again.
+    made = sorted(str(file.relative_to(project)) for file in (project / "work/tiny/samples").rglob("*.parquet"))
+    assert [name.split("/")[5] for name in made] == ["knights_n5"] * 2
+    assert not (folders[1] / "manifest.json").exists()
+    finish(project, [*SAMPLE[:-1], "knights_n5"])
+    assert len(pd.read_parquet(folders[1] / "samples.parquet")) == 3 * 8
+    (folders[0] / "manifest.json").unlink()
+    finish(project, both)
+    assert [file.read_bytes() for file in alone] == before
+    edit(project, {f"{SHAPE}, jobs: 2": SHAPE})
+
+
+@pytest.mark.parametrize(
+    ("seen", "first", "count", "left"),
+    [
+        (None, 1, 1, "1"),
+        (None, 2, 2, "2,3"),
+        ("3,5,7", 1, 1, "5"),
+        ("GPU-a,GPU-b", 0, 2, "GPU-a,GPU-b"),
+        ("0", 1, 1, ""),
+    ],
+)
+def test_a_worker_sees_its_own_devices(monkeypatch, seen, first, count, left):
+    if seen is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    see_devices(first, count)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == left
 
 
 def test_a_killed_job_keeps_its_finished_shards(tmp_path):

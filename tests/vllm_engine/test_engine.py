@@ -83,6 +83,18 @@ def test_a_completion_depends_on_its_key_and_not_on_its_batch(engine):
     assert one[0][0].tokens == whole[1][3].tokens
 
 
+def test_prompts_that_do_not_fit_into_one_step(engine, folder):
+    """4,096 tokens do; a prompt that was cut there would need what generators on CPUs have not."""
+    prompts = [[1, *[70 + i] * 298] for i in range(20)]
+    drawn = np.array([[seeds.stream(0, "test", i, j) for j in range(2)] for i in range(20)], np.uint64)
+    groups = engine.generate(prompts, drawn, Sampling(4, ()))
+    pairs = [(prompt, c) for prompt, group in zip(prompts, groups, strict=True) for c in group]
+    batch = collate([p for p, _ in pairs], [c.tokens for _, c in pairs])
+    theirs = batch.padded(torch.tensor([value for _, c in pairs for value in c.logprobs]))
+    with torch.no_grad():
+        assert (score(load_model(folder), batch, 1.0).logp - theirs)[batch.mask].abs().max() < EXACT
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_log_probs_are_the_trainers(engine, folder, temperature):
     groups = engine.generate(PROMPTS, keys(8), Sampling(32, (2,), temperature=temperature))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from tiny_project import RL, SAMPLE, SFT, SUITE, environment, finish, make_project
+from tiny_project import BUILD, RL, SAMPLE, SFT, SUITE, environment, finish, make_project
 
 ENGINE = {"  evaluate:": "  rollout: {engine: vllm, cache_gib: 0.25}\n  evaluate:"}
 LORA = {"r": 2, "alpha": 4, "dropout": 0, "targets": ["q_proj", "v_proj", "down_proj"]}
@@ -102,6 +102,13 @@ def engines(of: int) -> list[int]:
     return [pid for pid in found if pid != of]
 
 
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def alive(pids: list[int]) -> list[int]:
     states = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
     return [
@@ -158,6 +165,20 @@ def test_a_killed_evaluation_samples_no_finished_shard_twice(base, tmp_path):
     assert content["engine"] == "vllm"
     assert content["engine_options"]["max_num_seqs"] == 64
     finish(root, [*(word.replace("sample", "verify") if "sage." in word else word for word in SAMPLE)])
+
+
+def test_one_engine_serves_all_benchmarks(base, tmp_path):
+    root = copy_of(base, tmp_path)
+    finish(root, [*BUILD, "knights_n5"])
+    found = set[int]()
+    with subprocess.Popen([*SAMPLE, "knights_n5"], cwd=root, env=environment(), stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            found |= {pid for pid in engines(process.pid) if "spawn_main" in command(pid)}
+            time.sleep(0.05)
+    assert process.returncode == 0
+    assert len(found) == 1
+    for name in ("knights_n4", "knights_n5"):
+        assert len(pd.read_parquet(root / f"data/tiny/samples/base/seed1/{name}/samples.parquet")) == 3 * 8
 
 
 def test_an_adapter_is_trained_and_served_beside_its_model(base, tmp_path):

@@ -92,14 +92,13 @@ def launch_options(wildcards, resources) -> str:
     return f"--launcher {asked.pop('launcher')} --resources {shlex.quote(json.dumps(asked))}"
 
 
-# A part leaves its shards in the work folder, and a mark that is removed once they are merged.
-PARTS = "work/{suite}/parts/{method}/seed{seed}/{benchmark}/part{part}"
+# A part has shards of all benchmarks. It leaves them in the work folder, and a mark that is removed once they are merged.
+PARTS = "work/{suite}/parts/{method}/seed{seed}/part{part}"
 
 
 def sampling_parts(wildcards) -> list[str]:
-    """Return the marks of the parts of a cell; one job that does everything needs none."""
-    jobs = SUITES[wildcards.suite].sample.jobs
-    return [PARTS.format(part=part, **wildcards) for part in range(jobs)] if jobs > 1 else []
+    """Return the marks of the parts of a policy's sampling; a cell that is a job of its own needs none."""
+    return [PARTS.format(part=part, **wildcards) for part in range(grid.parts(SUITES[wildcards.suite]))]
 
 
 wildcard_constraints:

@@ -1,20 +1,21 @@
 rule sample_part:
     input:
         checkpoint=lambda wildcards: paths.checkpoint(wildcards.suite, wildcards.method, wildcards.seed) / MANIFEST,
-        problems=lambda wildcards: processed(wildcards.suite, wildcards.benchmark),
+        problems=lambda wildcards: [processed(wildcards.suite, name) for name in SUITES[wildcards.suite].benchmarks],
     output:
         temp(touch(PARTS)),
     log:
-        "logs/{suite}/samples/{method}/seed{seed}/{benchmark}.part{part}.log",
+        "logs/{suite}/samples/{method}/seed{seed}/part{part}.log",
     conda:
         "../../environment.yml"
     threads: lambda wildcards: SUITES[wildcards.suite].sample.workers * SUITES[wildcards.suite].sample.threads
     params:
         config=config_file,
         key=stage_key("sample"),
+        benchmarks=lambda wildcards: SUITES[wildcards.suite].benchmarks,
     shell:
         "python -m sage.evaluate.sample --config {params.config} --method {wildcards.method} --seed {wildcards.seed}"
-        " --benchmark {wildcards.benchmark} --part {wildcards.part} 2>&1 | tee {log}"
+        " --benchmark {params.benchmarks} --part {wildcards.part} 2>&1 | tee {log}"
 
 
 rule sample_benchmark:

@@ -73,7 +73,7 @@ rule train_policy:
     localrule: True
     conda:
         "../../environment.yml"
-    threads: lambda wildcards: SUITES[wildcards.suite].rl.threads
+    threads: lambda wildcards: SUITES[wildcards.suite].rl.processes * SUITES[wildcards.suite].rl.threads
     resources:
         launcher="inline",
     params:
