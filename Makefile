@@ -23,7 +23,7 @@ SLURM = $(shell $(PYTHON) -c "import tomllib; \
 # Suites with results in data/, by their files.
 PRESENT := $(patsubst data/%/tracked.json,workflow/config/%.yaml,$(wildcard data/*/tracked.json))
 
-.PHONY: help setup setup-vllm demo laptop smollm2 test test-slurm test-gpu test-vllm test-all bench lint adopt remote \
+.PHONY: help setup setup-vllm demo laptop smollm2 test test-slurm test-gpu test-vllm test-all bench bench-vllm lint adopt remote \
     dvc-yaml lock lock-vllm
 
 help:  ## show this list
@@ -87,6 +87,10 @@ test-all: test test-slurm test-gpu test-vllm  ## run all tests
 bench: setup  ## measure speed and memory beside the peers, in half an hour on two CPU cores; BENCH="head rollout": these alone
 	@test -d $(SMOLLM2) || python -m sage.policy.fetch --config workflow/config/smollm2.yaml
 	python -m benchmarks $(BENCH)
+
+bench-vllm: setup-vllm  ## measure vLLM beside the other ways to sample, in five minutes
+	@test -d $(SMOLLM2) || $(VLLM)/bin/python -m sage.policy.fetch --config workflow/config/smollm2.yaml
+	$(VLLM)/bin/python -m benchmarks engines
 
 lint: setup  ## check style, types and the workflow
 	ruff check

@@ -1,10 +1,12 @@
 """Run the comparisons and write ``results.json``, ``README.md`` and ``ratios.svg`` beside this file.
 
 ``python -m benchmarks`` runs all of them, ``python -m benchmarks head rollout`` those alone: their lines replace former ones.
+``engines`` needs vLLM, and is left out where that is not installed and nobody asks for it.
 """
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -21,7 +23,7 @@ import seaborn as sns
 from benchmarks.compare import Result
 
 FOLDER = Path(__file__).parent
-COMPARISONS = ("iteration", "update", "head", "rollout", "matmuls", "commands", "scaling")
+COMPARISONS = ("iteration", "update", "head", "rollout", "engines", "matmuls", "commands", "scaling")
 PACKAGES = ("torch", "transformers", "trl", "peft", "numpy", "snakemake")
 
 
@@ -35,10 +37,15 @@ def main() -> None:
         parser.error(f"no comparison '{unknown[0]}'; there are {', '.join(COMPARISONS)}")
     warnings.filterwarnings("ignore")
     matplotlib.use("Agg")
-    for name in arguments.names or COMPARISONS:
+    for name in arguments.names or [name for name in COMPARISONS if can_run(name)]:
         load = os.getloadavg()[0]
         rows = [row(name, result, load) for result in importlib.import_module(f"benchmarks.{name}").results()]
         write(merged(read(), name, rows))
+
+
+def can_run(comparison: str) -> bool:
+    """Return whether what a comparison needs is installed."""
+    return comparison != "engines" or importlib.util.find_spec("vllm") is not None
 
 
 def row(comparison: str, result: Result, load: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -47,16 +48,22 @@ def sample(model: torch.nn.Module, prompts: list[list[int]], group: int, samplin
     return sum(len(completion.tokens) for completions in groups for completion in completions)
 
 
-def generate(model: Qwen2ForCausalLM, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
+def generate(model: Any, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
     """Sample with transformers, padding on the left; return the number of tokens."""
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[PAD] * (longest - len(prompt)) + prompt for prompt in prompts]).repeat_interleave(group, 0)
-    options = dict(do_sample=True, top_k=0, max_new_tokens=sampling.max_new_tokens, eos_token_id=STOP, pad_token_id=PAD)
+    longest, most = max(map(len, prompts)), sampling.max_new_tokens
+    padding = [longest - len(prompt) for prompt in prompts]
+    ids = torch.tensor([[PAD] * n + prompt for n, prompt in zip(padding, prompts, strict=True)])
+    mask = torch.tensor([[0] * n + [1] * (longest - n) for n in padding])
+    ends = {"eos_token_id": list(sampling.stop)} if sampling.stop else {"min_new_tokens": most}
+    options = dict(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, max_new_tokens=most, pad_token_id=PAD, **ends)
     torch.manual_seed(1)
     with torch.inference_mode():
-        new = model.generate(ids, attention_mask=(ids != PAD).long(), **options)[:, longest:]
-    ended = (new == STOP).long().cumsum(1)
-    return int((ended - (new == STOP).long() == 0).sum())
+        rows = [tensor.repeat_interleave(group, 0) for tensor in (ids, mask)]
+        new = model.generate(rows[0], attention_mask=rows[1], **options)[:, longest:]
+    if not sampling.stop:
+        return new.numel()
+    stops = torch.isin(new, torch.tensor(sampling.stop)).long()
+    return int((stops.cumsum(1) - stops == 0).sum())
 
 
 def rate(work: Callable[[], int]) -> float:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn, ParamSpec, TypeVar
 
 import torch
@@ -137,6 +137,7 @@ def start(processes: int, arguments: Sequence[str]) -> NoReturn:
     try:
         elastic_launch(options, sys.executable)("-m", "sage.train", *arguments)
     except SignalException:
+        _outlast_the_ranks()
         raise SystemExit(STOPPED) from None
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
@@ -145,3 +146,12 @@ def start(processes: int, arguments: Sequence[str]) -> NoReturn:
             os.kill(os.getpid(), -failure.exitcode)  # whoever waits for us learns what killed it
         raise SystemExit(failure.exitcode) from None
     raise SystemExit(0)
+
+
+def _outlast_the_ranks() -> None:
+    """Wait until the ranks have ended their step: another signal has ended the agent's own wait, and they die with us."""
+    for name in SIGNALS.split(","):
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)

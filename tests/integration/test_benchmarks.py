@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from benchmarks.__main__ import COMPARISONS, merged, page, row
+from benchmarks.__main__ import COMPARISONS, can_run, merged, page, row
 from benchmarks.compare import Result, _peak, alone, faster, in_turn, peak, share
 
 pytest.importorskip("trl")
@@ -15,6 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_every_comparison_gives_finite_numbers(name, monkeypatch):
+    if not can_run(name):
+        pytest.skip(f"{name} needs vllm; `make test-vllm` runs it")
     # In this process, which may have had as much before.
     monkeypatch.setattr(f"benchmarks.{name}.peak", lambda work, *a: 1 + _peak(work, a), raising=False)
     results = importlib.import_module(f"benchmarks.{name}").results(small=True)

@@ -83,6 +83,18 @@ def _fail() -> None:
     raise UserError("mine")
 
 
+@pytest.fixture(autouse=True)
+def on_cpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
+def on_devices(monkeypatch):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two CUDA devices, and there are fewer")
+    monkeypatch.undo()
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
     root = make_project(tmp_path_factory.mktemp("base"), {})
@@ -122,6 +134,15 @@ def test_a_run_of_two_processes_is_that_of_one(base, tmp_path, settings):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
 
+def test_on_two_devices_as_on_one(base, tmp_path, on_devices):
+    roots = [tmp_path / name for name in ("one", "two")]
+    for root, edits in zip(roots, ({}, TWO), strict=True):
+        root.mkdir()
+        finish(copy_of(base, root, edits, steps=1, keep_steps=[]), RL)
+    [one], [two] = (log(root) for root in roots)
+    assert two == pytest.approx(one, rel=1e-2, abs=1e-3)
+
+
 def ranks_of(pid: int) -> list[int]:
     """Return the processes that ``pid`` has started."""
     return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
@@ -156,6 +177,8 @@ def test_signals_end_all_processes_and_the_same_command_goes_on(base, tmp_path):
         ranks = ranks_of(process.pid)
         assert len(ranks) == 2
         process.send_signal(number)
+        time.sleep(0.01)
+        process.send_signal(number)  # SLURM sends one to every process of a job, and so does its task to its child
         told = process.communicate(timeout=60)[1]
         assert process.returncode == status, told
         assert gone(ranks)
