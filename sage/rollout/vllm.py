@@ -136,7 +136,8 @@ class VllmEngine:
             raise UserError(_DEAD) from None
         if kind == "error":
             self.close()
-            raise UserError(f"vLLM: {content}")
+            hint = "raise rollout.cache_gib; " if "KV cache" in content else ""
+            raise UserError(f"{hint}vLLM: {content}")
         return content
 
 

@@ -4,6 +4,7 @@ In: over a connection, the name of a method of :class:`Server` and its arguments
 then ``("done", result)`` or ``("error", text)``.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -34,6 +35,7 @@ def serve(connection: Connection, caller: int, options: dict[str, Any], threads:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
+    logging.getLogger("torch._library").setLevel(logging.ERROR)  # says at each start that CPUs have no Triton
     os.environ.update(ENVIRONMENT, OMP_NUM_THREADS=str(threads))
     try:
         server = Server(options, lambda count: connection.send(("progress", count)))

@@ -222,6 +222,11 @@ def test_weights_that_a_killed_trainer_left_are_swept():
     assert not left.exists()
 
 
+def test_a_cache_that_holds_no_sequence_names_its_key(folder):
+    with pytest.raises(UserError, match=r"raise rollout.cache_gib; vLLM: .*KV cache"):
+        VllmEngine(Settings(folder, sequences=4, cache=2**16))
+
+
 def test_what_vllm_refuses_is_one_line(folder, tmp_path):
     broken = tmp_path / "model"
     shutil.copytree(folder, broken)
