@@ -136,7 +136,7 @@ class VllmEngine:
             raise UserError(_DEAD) from None
         if kind == "error":
             self.close()
-            hint = "raise rollout.cache_gib; " if "KV cache" in content else ""
+            hint = "raise rollout.cache_gib; " if "cache" in content else ""
             raise UserError(f"{hint}vLLM: {content}")
         return content
 

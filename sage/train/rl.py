@@ -90,7 +90,7 @@ class Run:
         sequences, cache = self.config.prompts * self.config.group, int(rollout.cache_gib * 2**30)
         rank = lora.r if lora else None
         engine = VllmEngine(Settings(folder, sequences, cache, rank, rollout.devices, self.config.threads, sleeps=True))
-        return engine, Sync(engine, self.policy, self.adapter, problems.prompts, rollout.tolerance)
+        return engine, Sync(engine, self.policy, self.adapter, problems.prompts, rollout.tolerance, self.ranks)
 
     def _anchor(self) -> Any:
         """Return the model after SFT, which nothing ever changes; a method without a divergence needs none."""
@@ -125,7 +125,7 @@ class Run:
         probed = {}
         if self.sync:
             with clock.phase("sync"):
-                probed = {"probe": max(self.ranks.gather(self.sync.run, step))}
+                probed = {"probe": self.sync.run(step)}
         experience = self.collector.collect(step, clock)
         if self.sync:
             self.engine.sleep()

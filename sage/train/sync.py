@@ -17,6 +17,7 @@ from sage.errors import UserError
 from sage.policy import adapter as adapters
 from sage.policy.forward import collate, score
 from sage.rollout import Sampling
+from sage.train.ranks import Ranks
 
 if TYPE_CHECKING:
     from sage.rollout.vllm import VllmEngine
@@ -31,13 +32,20 @@ class Sync:
     """Hands the weights of ``policy`` to ``engine``: those of ``adapter`` where there is one, else all.
 
     ``prompts``: some that are probed; ``tolerance``: of the log-probs that engine and trainer give to the same tokens.
+    Of several ``ranks``, each with an engine, the first writes the weights for all.
     """
 
     def __init__(
-        self, engine: "VllmEngine", policy: Any, adapter: Any, prompts: Sequence[Sequence[int]], tolerance: float
+        self,
+        engine: "VllmEngine",
+        policy: Any,
+        adapter: Any,
+        prompts: Sequence[Sequence[int]],
+        tolerance: float,
+        ranks: Ranks | None = None,
     ) -> None:
         self.engine, self.policy, self.adapter, self.tolerance = engine, policy, adapter, tolerance
-        self.prompts = list(prompts[: len(PROBED)])
+        self.prompts, self.ranks = list(prompts[: len(PROBED)]), ranks or Ranks()
         sweep()
 
     def run(self, step: int) -> float:
@@ -45,17 +53,27 @@ class Sync:
 
         Raises :class:`UserError` where it is more than the tolerance.
         """
+        memory = MEMORY if MEMORY.is_dir() else None
+        with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=memory) as own:
+            folder = self.ranks.gather(self._write, Path(own))[0]
+            differences = self.ranks.gather(self._take, folder, step)
+        return max(differences)
+
+    def _write(self, folder: Path) -> Path:
+        if self.ranks.first and self.adapter is None:
+            self.policy.save_pretrained(folder)
+        elif self.ranks.first:
+            adapters.save(folder, self.adapter)
+        return folder
+
+    def _take(self, folder: Path, step: int) -> float:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # what the update has left unused; the engine needs it
         self.engine.wake()
-        memory = MEMORY if MEMORY.is_dir() else None
-        with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=memory) as folder:
-            if self.adapter is None:
-                self.policy.save_pretrained(folder)
-                self.engine.load_weights(Path(folder))
-            else:
-                adapters.save(Path(folder), self.adapter)
-                self.engine.load_adapter(Path(folder))
+        if self.adapter is None:
+            self.engine.load_weights(folder)
+        else:
+            self.engine.load_adapter(folder)
         difference = self.probe()
         if not difference <= self.tolerance:
             raise UserError(

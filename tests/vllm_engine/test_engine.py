@@ -223,7 +223,7 @@ def test_weights_that_a_killed_trainer_left_are_swept():
 
 
 def test_a_cache_that_holds_no_sequence_names_its_key(folder):
-    with pytest.raises(UserError, match=r"raise rollout.cache_gib; vLLM: .*KV cache"):
+    with pytest.raises(UserError, match=r"raise rollout.cache_gib; vLLM: .*cache"):
         VllmEngine(Settings(folder, sequences=4, cache=2**16))
 
 

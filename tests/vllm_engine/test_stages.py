@@ -82,6 +82,13 @@ def test_one_seed_twice_is_identical_and_two_differ(trained, tmp_path):
     assert log(root, 1) == log(trained, 1)
 
 
+def test_two_processes_with_an_engine_each_train_as_one(trained, tmp_path):
+    root = copy_of(trained, tmp_path, rl={"processes": 2})
+    finish(root, RL)
+    for ours, theirs in zip(log(root, 1), log(trained, 1), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+
+
 def test_a_filter_is_corrected_by_the_mass_that_it_kept(base, tmp_path):
     root = copy_of(base, tmp_path, rl={"min_p": 0.05, "steps": 1, "keep_steps": []}, rollout={"correction": "tis"})
     finish(root, RL)
