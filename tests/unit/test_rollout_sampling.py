@@ -41,8 +41,11 @@ def reference(logits, temperature, top_p, min_p) -> np.ndarray:
 
 
 def borderline(logits, temperature, top_p, min_p) -> bool:
-    """Return whether rounding may decide if a token is kept: its probability, or the mass, is at a threshold."""
+    """Return whether rounding may decide if a token is kept: at a threshold, or nearly as likely as another one."""
     z = logits.astype(float) / temperature
+    apart = np.diff(np.sort(z))
+    if ((apart > 0) & (apart < 1e-9)).any():
+        return True
     p = np.exp(z - z.max())
     ordered = np.sort(p[p >= min_p])[::-1]
     borders = np.cumsum(ordered) / ordered.sum()
