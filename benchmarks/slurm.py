@@ -23,7 +23,7 @@ from project_tree import Tree  # noqa: E402
 
 REPEATS = 3
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".snakemake", "work", "logs", "data", "reports", "__pycache__", "*_cache"
+    ".git", ".venv*", ".snakemake", "work", "logs", "data", "reports", "__pycache__", "*_cache"
 )
 SUITE = "workflow/config/tiny.yaml"
 CELL = ["--config", SUITE, "--method", "grpo_branch", "--seed", "1"]

@@ -14,7 +14,7 @@ from cluster import Cluster, obstacle  # noqa: E402
 from project_tree import Tree  # noqa: E402
 
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
+    ".git", ".venv*", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
 )
 SUITES = {
     # What the workflow does: two methods, two seeds, two benchmarks, each sampled by two jobs.

@@ -8,7 +8,7 @@ from project_tree import SUITE, Tree
 
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
+    ".git", ".venv*", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
 )
 
 
