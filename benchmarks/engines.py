@@ -10,22 +10,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks import rollout
 from benchmarks.cases import smollm2
 from benchmarks.compare import Result, share
-from sage import seeds, tasks
+from sage import tasks
 from sage.policy.model import make_tokenizer, save
 from sage.policy.tokens import encode_prompts
 from sage.rollout import Sampling
+from sage.rollout.transformers import TransformersEngine
 from sage.rollout.vllm import Settings, VllmEngine, installed
 
 
-def rates(name: str, work: dict[str, Any], rounds: int, note: str) -> list[Result]:
-    """Return the comparisons of vLLM and of the transformers engine, from ``rounds`` after one that is not counted."""
-    found = [{way: rollout.rate(call) for way, call in work.items()} for _ in range(rounds + 1)][1:]
+def compared(name: str, ways: dict[str, Any], rounds: int, note: str = "") -> list[Result]:
+    """Return the comparisons of vLLM and of the transformers engine with their peers."""
+    found = rollout.in_rounds(ways, rounds)
 
     def pairs(ours: str, peer: str) -> list[tuple[float, float]]:
         return [(rates[ours], rates[peer]) for rates in found]
@@ -39,15 +39,10 @@ def rates(name: str, work: dict[str, Any], rounds: int, note: str) -> list[Resul
 
 def ways(engine: VllmEngine, model: Any, prompts: list[list[int]], group: int, sampling: Sampling) -> dict[str, Any]:
     """Return a call for each way to sample ``group`` completions a prompt; each returns its number of tokens."""
-    keys = seeds.generator(0, "keys").integers(0, 2**64, size=(len(prompts), group), dtype=np.uint64)
-
-    def vllm() -> int:
-        groups = engine.generate(prompts, keys, sampling)
-        return sum(len(completion.tokens) for completions in groups for completion in completions)
-
+    ours = TransformersEngine(model, batch_size=len(prompts) * group)
     return {
-        "vllm": vllm,
-        "ours": lambda: rollout.sample(model, prompts, group, sampling),
+        "vllm": lambda: rollout.sample(engine, prompts, group, sampling),
+        "ours": lambda: rollout.sample(ours, prompts, group, sampling),
         "generate": lambda: rollout.generate(model, prompts, group, sampling),
     }
 
@@ -60,9 +55,8 @@ def laptop(small: bool) -> list[Result]:
         save(Path(folder), model, make_tokenizer([chr(65 + i) for i in range(rollout.VOCABULARY - 3)]))
         engine = VllmEngine(Settings(Path(folder), count, 2**28))
         note = f"{installed()} {version(installed())}."
-        found = rates(
-            f"laptop model, {count} completions", ways(engine, model, prompts, count // 16, sampling), 5, note
-        )
+        calls = ways(engine, model, prompts, count // 16, sampling)
+        found = compared(f"laptop model, {count} completions", calls, 5, note)
         engine.close()
     return found
 
@@ -73,8 +67,8 @@ def smollm() -> list[Result]:
     task = tasks.load("arithmetic")
     prompts = encode_prompts(case.tokenizer, [task.prompt(record) for record in case.records[:8]])
     engine = VllmEngine(Settings(Path(case.model.config._name_or_path), 32, 2**29))
-    work = ways(engine, case.model, prompts, 4, Sampling(32, ()))
-    found = rates("SmolLM2-135M, 32 completions of 32 tokens", work, 3, "")
+    calls = ways(engine, case.model, prompts, 4, Sampling(32, ()))
+    found = compared("SmolLM2-135M, 32 completions of 32 tokens", calls, 3)
     engine.close()
     return found
 

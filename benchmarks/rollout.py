@@ -19,7 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.compare import Result, share
 from sage import seeds
-from sage.rollout import Sampling
+from sage.rollout import Engine, Sampling
 from sage.rollout.transformers import TransformersEngine
 
 PAD, STOP, VOCABULARY = 0, 2, 24
@@ -41,10 +41,10 @@ def make_prompts(count: int, length: int) -> list[list[int]]:
     ]
 
 
-def sample(model: torch.nn.Module, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
-    """Sample with the engine; return the number of tokens."""
+def sample(engine: Engine, prompts: list[list[int]], group: int, sampling: Sampling) -> int:
+    """Sample with an engine; return the number of tokens."""
     keys = seeds.generator(0, "keys").integers(0, 2**64, size=(len(prompts), group), dtype=np.uint64)
-    groups = TransformersEngine(model, batch_size=keys.size).generate(prompts, keys, sampling)
+    groups = engine.generate(prompts, keys, sampling)
     return sum(len(completion.tokens) for completions in groups for completion in completions)
 
 
@@ -70,6 +70,11 @@ def rate(work: Callable[[], int]) -> float:
     """Return tokens a second of one call."""
     started = time.perf_counter()
     return work() / (time.perf_counter() - started)
+
+
+def in_rounds(ways: dict[str, Callable[[], int]], rounds: int) -> list[dict[str, float]]:
+    """Return the tokens a second of each way in each round, after one that is not counted."""
+    return [{name: rate(work) for name, work in ways.items()} for _ in range(rounds + 1)][1:]
 
 
 def main() -> None:
@@ -101,15 +106,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def measure(options: argparse.Namespace) -> list[dict[str, float]]:
     """Return the tokens a second of each way in each round, for what ``options`` ask for."""
     model, prompts = make_model(options.mlp), make_prompts(options.prompts, options.length)
-    arguments = (model, prompts, options.completions // options.prompts, Sampling(options.tokens, (STOP,)))
-    ways: dict[str, Callable[[], int]] = {
-        "fast": lambda: sample(*arguments),
-        "plain": mock.patch("sage.rollout.transformers.supports", lambda model: False)(lambda: sample(*arguments)),
-        "generate": lambda: generate(*arguments),
+    engine = TransformersEngine(model, batch_size=options.completions)
+    arguments = (prompts, options.completions // options.prompts, Sampling(options.tokens, (STOP,)))
+    plain = mock.patch("sage.rollout.transformers.supports", lambda model: False)
+    ways = {
+        "fast": lambda: sample(engine, *arguments),
+        "plain": plain(lambda: sample(engine, *arguments)),
+        "generate": lambda: generate(model, *arguments),
     }
-    for work in ways.values():
-        work()
-    return [{name: rate(work) for name, work in ways.items()} for _ in range(options.rounds)]
+    return in_rounds(ways, options.rounds)
 
 
 def results(small: bool = False) -> list[Result]:

@@ -245,9 +245,10 @@ class Rl(Strict):
     def _updates_divide_the_batch(self) -> "Rl":
         if self.prompts % self.updates:
             raise ValueError(f"updates: {self.updates} must divide prompts ({self.prompts})")
-        if (self.prompts // self.updates * self.group) % self.local_batch:
+        sequences = self.prompts // self.updates * self.group
+        if sequences % self.local_batch:
             raise ValueError(f"local_batch: {self.local_batch} must divide the sequences of an optimiser step")
-        if (self.prompts // self.updates * self.group) % self.processes:
+        if sequences % self.processes:
             raise ValueError(f"processes: {self.processes} must divide the sequences of an optimiser step")
         bad = [step for step in self.keep_steps if not 0 < step < self.steps]
         if bad:

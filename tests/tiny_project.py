@@ -1,9 +1,12 @@
 """A folder with a tiny suite's configuration, where stages are run as plain commands."""
 
+import csv
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 SUITE = "workflow/config/tiny.yaml"
@@ -35,6 +38,23 @@ def edit(root: Path, edits: dict[str, str]) -> None:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     (root / SUITE).write_text(text)
+
+
+def copy_of(base: Path, root: Path, **edits: dict[str, object]) -> Path:
+    """Return ``root`` with the data and the base model of ``base``, and its suite's file changed by ``edits``."""
+    subprocess.run(["cp", "-r", base / "workflow", base / "data", root], check=True)
+    subprocess.run(["rm", "-rf", *(root / "data/tiny").glob("*/grpo_branch")], check=True)
+    suite = yaml.safe_load((root / SUITE).read_text())
+    for section, changes in edits.items():
+        suite["tiny"][section] = {**suite["tiny"].get(section, {}), **changes}
+    (root / SUITE).write_text(yaml.safe_dump(suite))
+    return root
+
+
+def log(root: Path, seed: int = 1) -> list[dict[str, float]]:
+    """Return the step log of ``grpo_branch``."""
+    with (root / f"data/tiny/metrics/grpo_branch/seed{seed}/training.csv").open() as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def environment() -> dict[str, str]:

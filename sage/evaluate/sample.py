@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from sage.tasks import Record
 
 FILE = "samples.parquet"
-Shard = tuple[Cell, Path, list["Record"], Path]  # with the folder of the model, and the file of the completions
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some of the problems of a cell: what one engine call samples, with ``model``, into ``file``."""
+
+    cell: Cell
+    model: Path
+    records: list["Record"]
+    file: Path
 
 
 def main() -> None:
@@ -54,12 +63,13 @@ def sample(cells: Sequence[Cell], part: int | None = None) -> None:
     started, suite, config = time.time(), cells[0].suite, cells[0].suite.sample
     if part is not None and not 0 <= part < config.jobs:
         raise UserError(f"--part: {part} is not between 0 and sample.jobs - 1 ({config.jobs - 1}) of {suite.path}")
-    wanted = [_wanted(cell) for cell in cells]
+    weights = _weights(cells[0])
+    wanted = [_wanted(cell, weights) for cell in cells]
     if part is None:
         shards = [shard for one in wanted for shard in one.shards]
     else:
         shards = [shard for one in wanted if not one.published() for shard in one.shards[part :: config.jobs]]
-    _run([shard for shard in shards if not shard[3].is_file()], config.workers, suite.rollout.devices)
+    _run([shard for shard in shards if not shard.file.is_file()], config.workers, suite.rollout.devices)
     if part is None:
         for one in wanted:
             one.publish(started)
@@ -89,7 +99,8 @@ class Wanted:
         from sage import manifest, paths
 
         cell, packages = self.cell, ["torch", "transformers"]
-        _merge([shard[3] for shard in self.shards], self.work / FILE, [r.id for r in self.records], cell.suite.sample.n)
+        ids = [record.id for record in self.records]
+        _merge([shard.file for shard in self.shards], self.work / FILE, ids, cell.suite.sample.n)
         manifest.write_run(cell.samples / "run.json", started)
         about = _manifest(cell, self.key, self.inputs)
         if cell.suite.rollout.engine == "vllm":
@@ -101,19 +112,26 @@ class Wanted:
         shutil.rmtree(paths.work(cell.samples))
 
 
-def _wanted(cell: Cell) -> Wanted:
+def _weights(cell: Cell) -> str:
+    """Return the hash of the weights that a cell is sampled with; :class:`UserError` where they are not intact."""
     from sage import manifest, paths
 
-    suite, config = cell.suite, cell.suite.sample
-    checkpoint = paths.checkpoint(suite.name, cell.method, cell.seed)
-    weights = manifest.payload_hash(manifest.require(checkpoint), "model/")
-    if suite.adapter:  # the checkpoint is an adapter, and belongs to the base model
-        manifest.require(paths.checkpoint(suite.name, "base", cell.seed))
+    content = manifest.require(paths.checkpoint(cell.suite.name, cell.method, cell.seed))
+    if cell.suite.adapter:  # the checkpoint is an adapter, and belongs to the base model
+        manifest.require(paths.checkpoint(cell.suite.name, "base", cell.seed))
+    return manifest.payload_hash(content, "model/")
+
+
+def _wanted(cell: Cell, weights: str) -> Wanted:
+    from sage import paths
+
+    suite, count = cell.suite, cell.suite.sample.shards
+    model = paths.checkpoint(suite.name, cell.method, cell.seed) / "model"
     records, problems = cell.problems()
     key = " ".join((suite.stage_key("sample"), weights, problems))
-    work, model = _work_folder(paths.work(cell.samples), f"{key} {config.shards}"), checkpoint / "model"
-    cut = [records[i :: config.shards] for i in range(config.shards)]
-    shards = [(cell, model, shard, work / f"shard{i}.parquet") for i, shard in enumerate(cut) if shard]
+    work = _work_folder(paths.work(cell.samples), f"{key} {count}")
+    cut = [records[i::count] for i in range(count)]
+    shards = [Shard(cell, model, some, work / f"shard{i}.parquet") for i, some in enumerate(cut) if some]
     return Wanted(cell, model, key, {"checkpoint": weights, "problems": problems}, records, work, shards)
 
 
@@ -130,17 +148,18 @@ def _run(shards: list[Shard], workers: int, devices: int) -> None:
 
     if not shards:
         return
-    label, context = f"{shards[0][0].method} seed {shards[0][0].seed}", get_context("spawn")
-    with bar(None, label, total=sum(len(records) for _, _, records, _ in shards), unit="problem") as progress:
+    cell, context = shards[0].cell, get_context("spawn")
+    total = sum(len(shard.records) for shard in shards)
+    with bar(None, f"{cell.method} seed {cell.seed}", total=total, unit="problem") as progress:
         if workers == 1:
             for shard in shards:
-                progress.update(_sample_shard(*shard))
+                progress.update(_sample_shard(shard))
             return
         numbers = context.SimpleQueue()
         for number in range(workers):
             numbers.put(number)
         with ProcessPoolExecutor(workers, context, _take_devices, (numbers, devices)) as pool:
-            for done in as_completed([pool.submit(_sample_shard, *shard) for shard in shards]):
+            for done in as_completed([pool.submit(_sample_shard, shard) for shard in shards]):
                 progress.update(done.result())
 
 
@@ -149,8 +168,8 @@ def _take_devices(numbers: Any, devices: int) -> None:
     see_devices(numbers.get() * devices, devices)
 
 
-def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path) -> int:
-    """Write the completions of ``records`` as one table, atomically; return the number of problems."""
+def _sample_shard(shard: Shard) -> int:
+    """Write the completions of ``shard`` as one table, atomically; return the number of problems."""
     import numpy as np
     import torch
 
@@ -159,6 +178,7 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     from sage.policy.tokens import encode_prompts, ending, fitting
     from sage.rollout import Sampling
 
+    cell, model, records = shard.cell, shard.model, shard.records
     config, root = cell.suite.sample, seeds.root(cell.suite.name, cell.seed)
     torch.set_num_threads(config.threads)
     tokenizer = models.load_tokenizer(model)
@@ -178,9 +198,9 @@ def _sample_shard(cell: Cell, model: Path, records: list["Record"], target: Path
     fitting(prompts, cell.suite.pretrained, cell.benchmark, skip=False)
     groups = engine.generate(prompts, np.array(keys, np.uint64), sampling)
     table = _table(records, keys, groups, tokenizer)
-    temporary = target.with_suffix(f".part{os.getpid()}")
+    temporary = shard.file.with_suffix(f".part{os.getpid()}")
     table.to_parquet(temporary, index=False)
-    temporary.replace(target)
+    temporary.replace(shard.file)
     return len(records)
 
 

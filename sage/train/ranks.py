@@ -73,6 +73,15 @@ class Ranks:
             raise RuntimeError(f"{getattr(work, '__name__', work)} differs between ranks: {[first, *others]}")
         return first
 
+    def check_weights(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Raise RuntimeError where the sum of all weights is not the same on every rank."""
+
+        def sum_of_weights() -> float:
+            return sum(float(p.detach().double().sum()) for p in parameters)
+
+        if self.size > 1:
+            self.agree(sum_of_weights)
+
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Put the sum over ranks in the place of each gradient; none counts as 0."""
         if self.size == 1:

@@ -42,11 +42,13 @@ class Run:
         ranks.gather(self._load)
 
     def _find(self) -> None:
-        """Check the inputs, and drop work of other ones before any rank reads it."""
+        """Check the inputs, which the first rank does for all, and drop work of other ones before any rank reads it."""
+        if not self.ranks.first:
+            return
         self.base = manifest.require(paths.checkpoint(self.suite.name, "base", 0))
         self.data = manifest.require(paths.processed(self.suite.name, self.config.dataset))
         self.key = training_key(self.suite, self.method)
-        if self.ranks.first and self.work == paths.work(self.final):
+        if self.work == paths.work(self.final):
             manifest.work_folder(self.final, self.key)
 
     def _load(self) -> None:
@@ -111,7 +113,7 @@ class Run:
                 stopping = any(self.ranks.gather(lambda: watch.asked))
                 saving = stopping or self.state.step % self.config.save_every == 0
                 if saving:
-                    self.ranks.agree(self._checksum)
+                    self.ranks.check_weights(p for p in self.policy.parameters() if p.requires_grad)
                 self.ranks.gather(self._keep, saving)
                 if self.ranks.first:
                     watch.tell(self.state.step, reward=reward)
@@ -133,9 +135,6 @@ class Run:
         self.state.log.append(row)
         self.state.seconds.append(clock.row(step))
         self.state.step += 1
-
-    def _checksum(self) -> float:
-        return sum(float(p.detach().double().sum()) for p in self.policy.parameters() if p.requires_grad)
 
     def _keep(self, saving: bool) -> None:
         """Write what is kept of this step: the policy where the suite says so, the state where ``saving``."""

@@ -140,9 +140,8 @@ class Updater:
         guides: dict[int, Tensor] = {}
         if updates > 1 and (self.shaper or self._needs_its_own()):
             experience, guides = self._before(experience, step, clock)
-        size = len(experience.ids) // updates
         for update in range(updates):
-            rows = range(update * size, (update + 1) * size)
+            rows = self._rows(experience, update)
             lr = optim.learning_rate(self.config.optimiser, step * updates + update, self.config.steps * updates)
             self.ranks.gather(self.accumulate, experience, rows, step, guides, statistics, clock)
             with clock.phase("update"):
@@ -151,6 +150,11 @@ class Updater:
                 norms.append(self.ranks.agree(optim.apply_update, *applied))
         statistics = Statistics.together(self.ranks.gather(lambda: statistics))
         return {**statistics.summary(), "grad_norm": max(norms), "lr": lr}
+
+    def _rows(self, experience: Experience, update: int) -> range:
+        """Return the sequences of an optimiser step."""
+        size = len(experience.ids) // self.config.updates
+        return range(update * size, (update + 1) * size)
 
     def _needs_its_own(self) -> bool:
         """Return whether the engine's log-probs would make a ratio that does not begin at 1."""
@@ -239,8 +243,8 @@ class Updater:
         ratio that does not begin at 1, because min-p has cut its distribution or another program computed them: the policy's.
         """
         guides, logprobs = dict[int, Tensor](), dict[int, Tensor]()
-        size = len(experience.ids) // self.config.updates
-        mine = [row for u in range(self.config.updates) for row in self.ranks.share(range(u * size, (u + 1) * size))]
+        updates = range(self.config.updates)
+        mine = [row for update in updates for row in self.ranks.share(self._rows(experience, update))]
         with clock.phase("update"), torch.no_grad():
             for rows in self._cut(experience, mine):
                 batch = self._collate(experience, rows)

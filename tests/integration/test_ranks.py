@@ -1,7 +1,6 @@
 """Two processes that train together make the update of one with the same batch, and end as one does."""
 
 import copy
-import csv
 import os
 import signal
 import subprocess
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
-from tiny_project import RL, SFT, SUITE, edit, environment, finish, make_project
+from tiny_project import RL, SFT, copy_of, environment, finish, log, make_project
 from torch import distributed, multiprocessing
 from unit.test_update import GUIDES, METHODS, OPTIMISER, SHAPE, experience, objective, rl
 
@@ -25,7 +23,7 @@ from sage.train.state import Clock
 from sage.train.update import Statistics, Updater
 
 POLICY = "data/tiny/checkpoints/grpo_branch/seed1/model/model.safetensors"
-TWO = {"    micro_batch_tokens:": "    processes: 2\n    micro_batch_tokens:"}
+TWO = {"processes": 2}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
@@ -42,9 +40,8 @@ def gradients(ranks: Ranks) -> list[torch.Tensor]:
         statistics, guides = Statistics(), {}
         if run.updates > 1:
             data, guides = updater._before(data, 0, Clock("update"))
-        size = 16 // run.updates
         for update in range(run.updates):
-            rows = range(update * size, (update + 1) * size)
+            rows = updater._rows(data, update)
             ranks.gather(updater.accumulate, data, rows, 0, guides, statistics, Clock("anchor", "update"))
         ranks.add_gradients(policy.parameters())
         found.append(torch.cat([p.grad.flatten() for p in policy.parameters()]))
@@ -90,9 +87,9 @@ def on_cpus(monkeypatch):
 
 @pytest.fixture
 def on_devices(monkeypatch):
+    monkeypatch.undo()  # before the devices are counted
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two CUDA devices, and there are fewer")
-    monkeypatch.undo()
 
 
 @pytest.fixture(scope="module")
@@ -102,27 +99,12 @@ def base(tmp_path_factory) -> Path:
     return root
 
 
-def copy_of(base: Path, root: Path, edits: dict[str, str], **settings: object) -> Path:
-    """Return ``root`` with data and base model of ``base``, and other settings of its reinforcement learning."""
-    subprocess.run(["cp", "-r", base / "workflow", base / "data", root], check=True)
-    edit(root, edits)
-    suite = yaml.safe_load((root / SUITE).read_text())
-    suite["tiny"]["rl"] |= settings
-    (root / SUITE).write_text(yaml.safe_dump(suite))
-    return root
-
-
-def log(root: Path) -> list[dict[str, float]]:
-    with (root / "data/tiny/metrics/grpo_branch/seed1/training.csv").open() as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
 @pytest.mark.parametrize("settings", [{}, {"updates": 2, "min_p": 0.02, "local_batch": 2}], ids=["one", "two"])
 def test_a_run_of_two_processes_is_that_of_one(base, tmp_path, settings):
     roots = [tmp_path / name for name in ("one", "two", "torchrun")]
-    for root, edits in zip(roots, ({}, TWO, TWO), strict=True):
+    for root, processes in zip(roots, ({}, TWO, TWO), strict=True):
         root.mkdir()
-        copy_of(base, root, edits, **settings)
+        copy_of(base, root, rl={**processes, **settings})
     finish(roots[0], RL)
     finish(roots[1], RL)
     finish(roots[2], [*TORCHRUN, "2", *RL[1:]])
@@ -136,9 +118,9 @@ def test_a_run_of_two_processes_is_that_of_one(base, tmp_path, settings):
 
 def test_on_two_devices_as_on_one(base, tmp_path, on_devices):
     roots = [tmp_path / name for name in ("one", "two")]
-    for root, edits in zip(roots, ({}, TWO), strict=True):
+    for root, processes in zip(roots, ({}, TWO), strict=True):
         root.mkdir()
-        finish(copy_of(base, root, edits, steps=1, keep_steps=[]), RL)
+        finish(copy_of(base, root, rl={**processes, "steps": 1, "keep_steps": []}), RL)
     [one], [two] = (log(root) for root in roots)
     assert two == pytest.approx(one, rel=1e-2, abs=1e-3)
 
@@ -170,7 +152,7 @@ def test_signals_end_all_processes_and_the_same_command_goes_on(base, tmp_path):
     roots = [tmp_path / name for name in ("undisturbed", "disturbed")]
     for root in roots:
         root.mkdir()
-        copy_of(base, root, TWO, steps=60, save_every=1)
+        copy_of(base, root, rl={**TWO, "steps": 60})
     finish(roots[0], RL)
     for number, status in [(signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGKILL, -signal.SIGKILL)]:
         process = started(roots[1])
@@ -191,7 +173,7 @@ def test_signals_end_all_processes_and_the_same_command_goes_on(base, tmp_path):
 
 
 def test_a_rank_that_is_killed_ends_the_run(base, tmp_path):
-    root = copy_of(base, tmp_path, TWO, steps=1000, save_every=1)
+    root = copy_of(base, tmp_path, rl={**TWO, "steps": 1000})
     process = started(root)
     ranks = ranks_of(process.pid)
     os.kill(ranks[1], signal.SIGKILL)
@@ -201,7 +183,7 @@ def test_a_rank_that_is_killed_ends_the_run(base, tmp_path):
 
 
 def test_a_mistake_is_said_once(base, tmp_path):
-    root = copy_of(base, tmp_path, TWO)
+    root = copy_of(base, tmp_path, rl=TWO)
     (root / "data/tiny/checkpoints/base/model/model.safetensors").unlink()
     done = subprocess.run(RL, cwd=root, env=environment(), capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
@@ -210,7 +192,7 @@ def test_a_mistake_is_said_once(base, tmp_path):
 
 
 def test_another_number_of_processes_is_a_mistake(base, tmp_path):
-    root = copy_of(base, tmp_path, TWO)
+    root = copy_of(base, tmp_path, rl=TWO)
     done = subprocess.run([*TORCHRUN, "3", *RL[1:]], cwd=root, env=environment(), capture_output=True, text=True)
     assert done.returncode
     assert "error: rl.processes: 2, but torchrun has started 3; start as many, or change it" in done.stderr

@@ -11,11 +11,8 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests/workflow")]
 
 from cluster import Cluster, obstacle  # noqa: E402
-from project_tree import Tree  # noqa: E402
+from project_tree import LEFT_OUT, Tree  # noqa: E402
 
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv*", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
-)
 SUITES = {
     # What the workflow does: two methods, two seeds, two benchmarks, each sampled by two jobs.
     "grid": {"[base, grpo_branch]": "[base, grpo, grpo_branch]", "shards: 2,": "shards: 2, jobs: 2,"},

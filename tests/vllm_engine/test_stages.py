@@ -1,6 +1,5 @@
 """Training and sampling as commands, with vLLM: the same results for the same seed, nothing left behind, nothing twice."""
 
-import csv
 import hashlib
 import json
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from tiny_project import BUILD, RL, SAMPLE, SFT, SUITE, environment, finish, make_project
+from tiny_project import BUILD, RL, SAMPLE, SFT, SUITE, copy_of, environment, finish, log, make_project
 
 ENGINE = {"  evaluate:": "  rollout: {engine: vllm, cache_gib: 0.25}\n  evaluate:"}
 LORA = {"r": 2, "alpha": 4, "dropout": 0, "targets": ["q_proj", "v_proj", "down_proj"]}
@@ -31,22 +30,6 @@ def trained(base) -> Path:
     for seed in ("1", "2"):
         finish(base, [*RL[:-1], seed])
     return base
-
-
-def copy_of(base: Path, root: Path, **edits) -> Path:
-    """Return ``root`` with the data and the base model of ``base``, and its suite's file changed by ``edits``."""
-    subprocess.run(["cp", "-r", base / "workflow", base / "data", root], check=True)
-    subprocess.run(["rm", "-rf", *(root / "data/tiny").glob("*/grpo_branch")], check=True)
-    suite = yaml.safe_load((root / SUITE).read_text())
-    for section, changes in edits.items():
-        suite["tiny"][section] = {**suite["tiny"].get(section, {}), **changes}
-    (root / SUITE).write_text(yaml.safe_dump(suite))
-    return root
-
-
-def log(root: Path, seed: int) -> list[dict[str, float]]:
-    with (root / f"data/tiny/metrics/grpo_branch/seed{seed}/training.csv").open() as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def bytes_of(root: Path, seed: int) -> str:

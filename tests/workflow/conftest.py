@@ -4,12 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project_tree import SUITE, Tree
+from project_tree import LEFT_OUT, SUITE, Tree
 
 ROOT = Path(__file__).parents[2]
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv*", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
-)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SUITE = "workflow/config/tiny.yaml"
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv*", ".snakemake", "work", "logs", "cache", "tmp", "dvc.yaml", "dvc.lock", "__pycache__", "*_cache"
+)
 COMMITTER = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
 
 
